@@ -7,7 +7,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Blocks that guests would give back, at most: what they share among each other is counted in. O(guests).
+/// Blocks that backfilled requests would give back, an upper bound: blocks that they share with each other are
+/// included. O(backfilled requests).
 template <class Planning>
 [[nodiscard]] blocks held_by_guests(const Planning& p) noexcept {
   const std::size_t from = p.ordinary();
@@ -17,8 +18,8 @@ template <class Planning>
   return n;
 }
 
-/// Why the admission policy, or the blocks, do not let `r` take `more` of `free` blocks; `none` if they do. With them
-/// it has taken `from_cache` that nobody else holds. Those who compute their prompts have what they were promised.
+/// The reason why the admission policy, or the blocks, do not let `r` take `more` of `free` blocks; `none` if they do.
+/// With them it also has `from_cache` blocks that no other request holds. Blocks promised to prefills are subtracted.
 template <class Planning>
 [[nodiscard]] wait_reason refuses(const Planning& p, const typename Planning::request& r, blocks free, blocks more,
                                   blocks from_cache) noexcept {
@@ -36,13 +37,13 @@ template <class Planning>
   return p.config.admit.admits(r, view) ? wait_reason::none : wait_reason::held_back;
 }
 
-/// Why one that was refused is refused again, if that can be told without matching its prefix; else `none`.
+/// The reason why a refused request is refused again, if that is known without matching its prefix; else `none`.
 template <class Planning>
 [[nodiscard]] wait_reason refused_as_before(Planning& p, const typename Planning::request& r, bool outranks,
                                             blocks total) noexcept {
   refusal& refused = p.roster.refused;
   if (!p.config.remember_refusals || refused.sequence != r.state().sequence) return wait_reason::none;
-  // A budget may be a reason that comes first.
+  // A budget may be an earlier reason.
   if (p.step.prefill_left <= tokens{} ||
       (!p.config.chunked_prefill && (p.config.firm_budget || !p.step.prefill.empty()))) {
     return wait_reason::none;
@@ -50,13 +51,13 @@ template <class Planning>
   if (refused.matched) {
     refused.more_in_use(p.roster.kv.known_beyond(r, refused.known));
   }
-  // A victim of this plan has given something back.
+  // A victim of this plan has given blocks back.
   if (p.step.kept == p.roster.residents.size() && refused.lack > blocks{} &&
       p.step.next >= p.roster.residents.bookmark()) {
     return wait_reason::no_blocks;
   }
   if (outranks || !refused.matched) return wait_reason::none;
-  // Those who start before it in this plan may hold more of its prefix, but no more than they share.
+  // Requests that start before it in this plan may hold more of its prefix, but no more than they share.
   blocks in_use = refused.in_use;
   for (const typename Planning::request* a : p.step.admitted) {
     in_use += p.roster.kv.found(*a);
@@ -64,8 +65,8 @@ template <class Planning>
   return refuses(p, r, p.free() + held_by_guests(p), total - in_use, blocks{});
 }
 
-/// A request that could start lacks a block that another computes: it starts when that is known. What it will take is
-/// kept for it meanwhile, and its place. (A guest is owed neither.)
+/// A request that could start lacks a block that another request computes: it starts when that block is known. The
+/// blocks that it will take and its place are kept for it meanwhile. (For a backfilled request, neither is.)
 template <class Planning>
 [[nodiscard]] wait_reason hold_for_prefix(Planning& p, typename Planning::request& r, std::uint32_t known,
                                           bool as_guest) noexcept {
@@ -73,36 +74,36 @@ template <class Planning>
   if (!as_guest) {
     p.step.held_for_prefix.push_back({&r, s.sequence, s.cached_blocks});
     p.step.promised += p.roster.kv.behind(s.reach(), known);
-    // Its KV on the host may be of before the prefixes were forgotten, and come back after all.
+    // Its KV on the host may date from before the prefixes were forgotten, and come back after all.
     if (s.cached_blocks != Planning::ledger::keeps_to_itself) s.cached_blocks = known;
   }
   return wait_reason::prefix_in_flight;
 }
 
-/// A waiting request's turn. Either it is in the plan afterwards, or nothing has changed, and the reason is returned.
-/// `as_guest`: it passes one that waits before it, and evicts nobody.
+/// Handles a waiting request's turn. Afterwards it is in the plan, or nothing has changed and the reason is returned.
+/// `as_guest`: it is backfilled: it passes one that waits before it, and evicts no other.
 template <class Planning>
 [[nodiscard]] wait_reason start(Planning& p, typename Planning::request& r, bool as_guest) noexcept {
   auto& [limits, longest, config, roster, step] = p;
   auto& kv = roster.kv;
   auto& s = request_access::state(r);
-  // What it has lost its blocks in the middle of is known soon; where it goes on then, nobody can say now.
+  // It lost its blocks in the middle of plans in flight. Its progress is unknown until these are settled.
   if (s.expected != 0) return wait_reason::in_flight;
-  if (kv.free_rows() == 0) return wait_reason::residents_full;  // those who have left hold them
+  if (kv.free_rows() == 0) return wait_reason::residents_full;  // rows are held by requests that have left
   const std::size_t held = step.places_taken() + roster.suspended.size() + roster.draining;
   const std::size_t slots = held < limits.residents ? 0 : 1;
   if (slots != 0 && (as_guest || step.next == step.kept)) return wait_reason::residents_full;
-  // What a victim leaves over is not for those who rank behind it.
+  // Blocks left over after an eviction must not go to lower-priority requests.
   if (!ranks_before_victims(p, r)) return wait_reason::behind_others;
   if (step.prefill_left <= tokens{} && !s.swapped) return wait_reason::budget_spent;
   if (step.size() + step.held_for_prefix.size() >= step.max_batch) return wait_reason::batch_full;
   if (std::uint32_t known = s.cached_blocks; !as_guest && !s.swapped && slots == 0 && follows_still(roster, r, known)) {
     return hold_for_prefix(p, r, known, as_guest);
   }
-  // One that outranks residents asks nobody: they are its headroom.
+  // A request that outranks residents needs no admission: they are its headroom.
   const bool outranks = step.next < p.ordinary();
   const blocks total = p.whole(r);
-  // A guest starts only where it could without anything shared, so that its prefix is not matched in vain.
+  // A backfilled request starts only where it could without shared blocks, so that its prefix is not matched in vain.
   const wait_reason again =
       as_guest ? refuses(p, r, p.free(), total, blocks{}) : refused_as_before(p, r, outranks, total);
   if (again != wait_reason::none) return again;
@@ -115,13 +116,14 @@ template <class Planning>
   const std::size_t hits = hit.taken;
   const blocks found{static_cast<std::int64_t>(hits)};
   const blocks from_cache = free_before - p.free();
-  // What a swapped request left to others may be gone: then its copy is of no use, because nothing leads up to it.
+  // Blocks that a swapped request left to others may be gone. Then its copy is of no use, because the blocks before it
+  // are missing.
   const bool comes_back = s.swapped && kv.left_to_others(r) <= hits;
   const std::size_t on_host = comes_back ? 0 : kv.find_on_host(r, hits);
   const tokens cached = hit.length + kv.block_size() * static_cast<std::int64_t>(on_host);
   const tokens first = comes_back ? max(s.computed, cached) : cached;
   const tokens left = s.length - first;
-  // Its KV is on its way: it takes its blocks, and computes nothing.
+  // Its KV is being transferred: it takes its blocks, and computes nothing.
   const bool loads = s.loads && cached < s.computed;
   const bool may_compute =
       loads || left == tokens{1} || (config.chunked_prefill ? step.prefill_left > tokens{} : takes_whole(p, left));
@@ -137,14 +139,14 @@ template <class Planning>
   if (!may_compute) {
     why_not = wait_reason::budget_spent;
   } else if (as_guest && (anew || loads)) {
-    why_not =
-        wait_reason::behind_others;  // it would keep its blocks: until it has made up for what it lost, or arrived
+    why_not = wait_reason::behind_others;  // it would keep its blocks: until it has recomputed what it lost, or its KV
+                                           // has arrived
   } else if (!outranks) {
     const blocks free = p.free() + guests_hold;
     why_not = refuses(p, r, free, to_come, from_cache);
     if (why_not == wait_reason::no_blocks) lacking = in_all - free;
   }
-  if (why_not == wait_reason::none && !as_guest) {  // for a guest they are free
+  if (why_not == wait_reason::none && !as_guest) {  // for a backfilled one they are free
     lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
@@ -153,7 +155,7 @@ template <class Planning>
     return hold_for_prefix(p, r, static_cast<std::uint32_t>(cached / kv.block_size()), as_guest);
   }
   if (why_not != wait_reason::none) {
-    // What is kept for others in this plan is not what it lacks in the next.
+    // Blocks kept for others in this plan may be free in the next.
     if (!as_guest && why_not != wait_reason::budget_spent && step.held_for_prefix.empty()) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;

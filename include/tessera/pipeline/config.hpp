@@ -11,7 +11,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether a policy's values can be meant, as its `is_possible()` says; without that, all can.
+/// Whether a policy's parameters are valid by its `is_possible()`; true for policies without it.
 template <class Policy>
 [[nodiscard]] constexpr bool is_possible(const Policy& p) noexcept {
   if constexpr (requires {
@@ -26,20 +26,19 @@ template <class Policy>
 
 }  // namespace detail
 
-/// When a request that starts takes the blocks of what it has yet to compute. Either way it starts only if all of them
-/// could be had then.
+/// When a starting request takes the blocks of its prefill. Either way it starts only if all of them could be had then.
 enum class reservation : std::uint8_t {
-  /// Chunk by chunk, as it computes them. What is still to come is promised to it as far as those are concerned who
-  /// would start after it; those who run may grow into it, and those whom it cannot hold up, who outrank it, may start
-  /// in it. If it is missed then, the lowest-ranked gives way, as whenever blocks are missed. The default.
+  /// Chunk by chunk, as it computes them. The default. Later blocks are promised to it against requests that would
+  /// start after it. Running requests may grow into them. Requests that outrank it, which it cannot hold up, may start
+  /// in them. If the blocks are missing then, the lowest-ranked request is evicted, as whenever blocks are missing.
   by_chunk,
   /// All at its start. When to use: preemption is worse than idle memory, or an engine must know all blocks of a prompt
-  /// before it begins with it.
+  /// before its prefill.
   whole_sequence,
 };
 
-/// The values of a scheduler's policies. One that has `bool is_possible() const noexcept` says by it whether they can
-/// be meant: no fraction above 1, nothing that is not a number. It is asserted when a scheduler is made.
+/// The parameters of a scheduler's policies. A policy may have `bool is_possible() const noexcept`, which says whether
+/// its parameters are valid: no fraction above 1, no NaN. A scheduler asserts this at construction.
 template <class Order, class Preempt, class Admit, class Gate, class Draft = draft::same_for_all>
 struct scheduler_config {
   Order order{};                ///< Parameters of the order.
@@ -47,16 +46,16 @@ struct scheduler_config {
   Admit admit{};                ///< Parameters of the admission policy.
   Gate gate{};                  ///< Parameters of the gate.
   Draft draft{};                ///< Parameters of the draft policy.
-  bool chunked_prefill = true;  ///< False: a prompt is computed in one step. One that what is left of the budget does
-                                ///< not cover is its step's only prefill, and that step exceeds the budget.
+  bool chunked_prefill = true;  ///< False: a prompt is computed in one step. If it exceeds the rest of the budget, it
+                                ///< is its step's only prefill, and that step exceeds the budget.
   bool firm_budget = false;  ///< True: without chunked prefill, such a prompt waits until decodes leave enough of the
-                             ///< budget, as all that wait behind it. Only one that is longer than the whole budget
-                             ///< exceeds it. For an engine whose buffers hold no more tokens than that.
+                             ///< budget, and so do all requests behind it. Only a prompt longer than the whole budget
+                             ///< exceeds it. For an engine with buffers of no more tokens than that.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
-  bool keep_draft_blocks = false;  ///< True: a block taken for drafts that were refused stays its request's, which
-                                   ///< comes to need it. For an engine whose own table of a request only grows.
-  bool remember_refusals = true;  ///< False: who waits is looked at anew in each plan. The plans are the same, and take
-                                  ///< longer; for tests that compare.
+  bool keep_draft_blocks = false;  ///< True: a block taken for rejected drafts stays with its request, which will need
+                                   ///< it. For an engine with tables that only grow.
+  bool remember_refusals = true;  ///< False: each plan looks at every waiting request anew. The plans are the same, and
+                                  ///< take longer; for tests that compare.
 };
 
 /// The same for an order that cannot be made without parameters.
@@ -77,8 +76,8 @@ struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
 
 namespace detail {
 
-/// Asserts that limits and the values of policies can be meant. @tparam Slides whether blocks are given back while a
-/// request goes on.
+/// Asserts that limits and policies' parameters are valid. @tparam Slides whether blocks are given back while a request
+/// runs.
 template <bool Slides, class Limits, class Config>
 void require_possible(const Limits& l, const Config& c) noexcept {
   TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");

@@ -16,8 +16,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Moments to come, of requests and of blocks, in two orders: by when, to find those that are due, and by name, to
-/// drop one that is not waited for any more. O(log n) each, O(1) if nothing is due. Storage: `capacity` of them.
+/// Future moments, of requests and of blocks, in two orders: by time, to find those that are due, and by name, to drop
+/// one. O(log n) each, O(1) if nothing is due. Storage for `capacity` of them.
 template <class Request>
 class deadlines {
   struct when_tag;
@@ -32,8 +32,8 @@ class deadlines {
   struct entry : hook<when_tag>, hook<name_tag> {
     time_point when{};
     deadline_of what{};
-    bool fails = false;            ///< The request ends with it.
-    std::uint32_t row = no_index;  ///< Of blocks that are draining.
+    bool fails = false;            ///< The request fails with it.
+    std::uint32_t row = no_index;  ///< The row of draining blocks.
     std::uint64_t name = 0;        ///< The request's sequence number, or the ticket.
     Request* request = nullptr;
   };
@@ -47,7 +47,7 @@ class deadlines {
   [[nodiscard]] bool empty() const noexcept { return by_when_.empty(); }
   [[nodiscard]] bool full() const noexcept { return used_ == capacity_ && free_.empty(); }
 
-  /// Requires: `!full()`, and none of that kind and name is there.
+  /// Requires: `!full()`, and there is none of that kind and name.
   entry& add(deadline_of what, std::uint64_t name, time_point when) noexcept {
     void* memory = nullptr;
     if (free_.empty()) {
@@ -73,7 +73,7 @@ class deadlines {
     by_name_.erase(by_name_.iterator_to(e));
     free_.push_back(&e);
   }
-  /// A deadline of a request, in place of the one of that kind that it may have. False if there is no room.
+  /// Sets a deadline of a request, replacing the one of that kind if there is one. False if there is no room.
   [[nodiscard]] bool set(deadline_of what, Request& r, time_point when, bool fails) noexcept {
     entry* const before = empty() ? nullptr : find(what, r.state().sequence);
     if (before == nullptr && when != time_point::never() && full()) return false;
@@ -84,17 +84,17 @@ class deadlines {
     e.fails = fails;
     return true;
   }
-  /// No deadline of that kind is waited for any more.
+  /// Drops the request's deadline of that kind.
   void drop(deadline_of what, const Request& r) noexcept {
     if (empty()) return;
     if (entry* const e = find(what, r.state().sequence); e != nullptr) erase(*e);
   }
-  /// Nor any other.
+  /// Drops all deadlines of the request.
   void drop_all(const Request& r) noexcept {
     if (empty()) return;
     for (const deadline_of what : {deadline_of::parked, deadline_of::loading, deadline_of::waiting}) drop(what, r);
   }
-  /// The first that is due; null if none is.
+  /// The earliest deadline, if it is due; else null.
   [[nodiscard]] entry* due(time_point now) noexcept {
     return empty() || now < by_when_.begin()->when ? nullptr : &*by_when_.begin();
   }
@@ -128,7 +128,7 @@ class deadlines {
   fixed_vector<entry*> free_;
   room* room_;
   std::size_t capacity_;
-  std::size_t used_ = 0;  ///< Of `room_`, so many have been used.
+  std::size_t used_ = 0;  ///< The number of elements of `room_` that have been used.
   tree<when_tag, sooner> by_when_;
   tree<name_tag, by_key> by_name_;
 };

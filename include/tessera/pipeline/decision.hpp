@@ -34,8 +34,8 @@ enum class decision : std::uint8_t {
   loading,          ///< `loading`.
   arrived,          ///< `arrived`.
   start_by,         ///< `start_by`.
-  evacuate_later,   ///< `evacuate` with a copy that is not done.
-  finish_later,     ///< `finish` with a copy that is not done.
+  evacuate_later,   ///< `evacuate` with a copy in progress.
+  finish_later,     ///< `finish` with a copy in progress.
   drained,          ///< `drained`.
 };
 

@@ -17,30 +17,30 @@
 #include <utility>
 
 /// @file
-/// What a scheduler was told and what it decided, written to the caller's buffer: a bug report is a file.
-/// `replay_decisions.hpp` makes the same calls again and says which answer is the first that differs.
+/// The calls and decisions of a scheduler, written to the caller's buffer: a bug report is a file.
+/// `replay_decisions.hpp` repeats the calls and names the first answer that differs.
 ///
-/// A log begins with its scheduler and goes on until the buffer is full: its beginning cannot be dropped, since all
-/// that follows depends on it. In the buffer, numbers are little-endian and without padding:
+/// A log begins with its scheduler and goes on until the buffer is full. Its beginning cannot be dropped, because all
+/// later records depend on it. In the buffer, numbers are little-endian and without padding:
 ///
 ///     "TESSLOG", a byte with the version, what clock and whether there are hashes, the limits;
 ///     then for each call: the `decision` (a byte), the arguments, and the answer: the status + 1 (a byte) or the
 ///     digest of the plan (8 bytes, never 0). A `commit` is of the oldest plan in flight, an `abandon` of the newest.
 ///
-/// The arguments are there before the call is made. So where the program dies in a call, the log ends with that call,
-/// without an answer; in a file that was mapped and zeroed the log ends where zeros begin.
+/// The arguments are written before the call is made. So if the program dies in a call, the log ends with that call,
+/// without an answer. In a file that was mapped and zeroed, the log ends at the first zeros.
 
 TESSERA_NAMESPACE_BEGIN
 
-/// Records in the caller's buffer, whole ones only. When one does not fit, the log is over. Allocates nothing.
+/// Writes whole records to the caller's buffer. The log ends when one does not fit. Allocates nothing.
 class decision_log {
  public:
   /// Does not own `buffer`, which must outlive it.
   explicit decision_log(std::span<std::byte> buffer) noexcept : buffer_{buffer} {}
 
-  /// The log so far: what a file gets. Within a call it ends with that call, without an answer.
+  /// The log so far: the content of a file. Within a call it ends with that call, without an answer.
   [[nodiscard]] std::span<const std::byte> written() const noexcept { return buffer_.first(size_); }
-  /// Whether something is missing, because there was no room for it. What was written before that is a good log.
+  /// Whether records are missing because there was no room for them. The records before that are a valid log.
   [[nodiscard]] bool full() const noexcept { return full_; }
 
  private:
@@ -80,7 +80,7 @@ class decision_log {
       }
     }
   }
-  /// Ends a record, or what of it is known before the call if `answer` bytes are to follow.
+  /// Ends a record. If `answer` bytes are to follow, ends the part that is known before the call.
   void close(decision d, std::size_t answer = 0) noexcept {
     if (!fits_ || buffer_.size() - next_ < answer) {
       full_ = true;
@@ -103,10 +103,10 @@ class decision_log {
   }
 
   std::span<std::byte> buffer_;
-  std::size_t size_ = 0;    ///< Of what may be read.
-  std::size_t next_ = 0;    ///< Where the next field goes,
-  std::size_t record_ = 0;  ///< Where the latest record begins.
-  bool fits_ = false;       ///< Whether the record that is being written does.
+  std::size_t size_ = 0;    ///< The number of readable bytes.
+  std::size_t next_ = 0;    ///< The place of the next field.
+  std::size_t record_ = 0;  ///< The place of the latest record.
+  bool fits_ = false;       ///< Whether the present record fits.
   bool full_ = false;
 };
 
@@ -114,7 +114,8 @@ namespace detail {
 
 inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 3};
 
-/// What the request's order looks at beside its hook: what the user says, or what the orders of the library look at.
+/// The members that the request's order reads beside its hook: those of `logged_members`, or those that the library's
+/// orders read.
 template <class R>
 [[nodiscard]] constexpr auto log_members(R& r) noexcept {
   if constexpr (requires { logged_members(r); }) {
@@ -129,7 +130,7 @@ template <class R>
     return std::tuple<>{};
   }
 }
-/// What may change while the request is in the scheduler, outside `update`.
+/// The members that may change while the request is in the scheduler, outside `update`.
 template <class R>
 [[nodiscard]] constexpr auto note_members(R& r) noexcept {
   if constexpr (requires { noted_members(r); }) {
@@ -141,7 +142,7 @@ template <class R>
 template <class T>
 inline constexpr bool is_loggable = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
 
-/// Written as a number, whatever the machine.
+/// Types written as numbers, the same on every machine.
 template <class T>
 inline constexpr bool is_number =
     std::integral<T> || std::is_enum_v<T> || std::same_as<T, float> || std::same_as<T, double>;
@@ -159,22 +160,22 @@ inline constexpr bool uses_hashes =
 
 }  // namespace detail
 
-/// A scheduler that writes down its calls, each before it is made and its answer after it. It is used as the scheduler
-/// is; what is called through a reference to the base class is not in the log.
+/// A scheduler that logs its calls: each call before it is made, and its answer after it. It is used as the scheduler
+/// is; calls through a reference to the base class are not logged.
 ///
-/// Requests are named by their `state().sequence`. With one that joins, its description goes to the log: prompt,
-/// max_output, priority, starts_in, its prefix hashes if the scheduler looks at them, and what its order looks at. That
-/// is `score` and `expected_output`, if it has them, or what a function beside the request type says:
+/// Requests are named by their `state().sequence`. When a request joins, its description is logged: prompt, max_output,
+/// priority, starts_in, prefix hashes if the scheduler uses them, and members that its order reads. These members are
+/// `score` and `expected_output`, if it has them, or the result of a function beside the request type:
 ///
 ///     auto logged_members(auto& r) noexcept { return std::tie(r.score, r.user); }
 ///
-/// with `const my_request&` when it is written, with `my_request&` when it is read. Plain values; others than numbers
-/// and enumerations are bytes as they are in memory. They may change in `update`, which writes them again. What an
-/// order looks at and something else changes, as a `token_pacer` does, is not known to the scheduler's calls. To have
-/// the same decisions again, name it in `noted_members` in the same way, and call `note` after each change.
+/// It is called with `const my_request&` to write and with `my_request&` to read. Members are plain values; types other
+/// than numbers and enumerations are copied byte by byte. They may change in `update`, which logs them again. Members
+/// that an order reads and other code changes, such as a `token_pacer`, are not visible to the scheduler's calls. To
+/// reproduce decisions, name them in `noted_members` in the same way, and call `note` after each change.
 ///
-/// Complexity: as the call; and O(outcomes) for `commit`, O(entries + new blocks) for `plan`, O(hashes) for who joins.
-/// Allocates nothing.
+/// Complexity: as the call, plus O(outcomes) for `commit`, O(entries + new blocks) for `plan`, O(hashes) for a joining
+/// request. Allocates nothing.
 template <class Scheduler>
 class logged : public Scheduler {
   static_assert(std::same_as<typename Scheduler::limits, scheduler_limits>,
@@ -315,7 +316,7 @@ class logged : public Scheduler {
     name(decision::finish, r);
     return answered_of(Scheduler::finish(r));
   }
-  /// As the scheduler's. Written are the priority, `max_output` and the members; once `f` has said what they are.
+  /// As the scheduler's. Logs the priority, `max_output` and the members, once `f` has set them.
   template <std::invocable<request_type&> F>
   [[nodiscard]] status update(request_type& r, F&& f) noexcept {
     bool called = false;
@@ -335,7 +336,7 @@ class logged : public Scheduler {
     log_->close(decision::forget_prefixes, 1);
     return answered(Scheduler::forget_prefixes());
   }
-  /// The request's `noted_members` are other than they were.
+  /// The request's `noted_members` have changed.
   void note(const request_type& r) noexcept {
     log_->open();
     put_name(r);
@@ -358,7 +359,7 @@ class logged : public Scheduler {
     if (log_->fits_) log_->answer(detail::digest_of(p, this->tables()));
     return p;
   }
-  /// As the scheduler's. Written are the outcomes that are not the default.
+  /// As the scheduler's. Logs the outcomes that are not the default.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     log_->open();
     put(now);
@@ -442,9 +443,9 @@ class logged : public Scheduler {
     log_->put(detail::bytes_of(members));
     std::apply([this](const auto&... m) noexcept { (this->put_member(m), ...); }, members);
   }
-  /// A request that is to join, and whether it may.
+  /// A request that joins, and whether it may.
   void newcomer(const request_type& r) noexcept {
-    // One in a queue of the user's is refused as one that is scheduled.
+    // A request in a queue of the user's is refused like a scheduled one.
     const bool queued = static_cast<const detail::rank_hook&>(r).is_linked();
     log_->put(queued ? lifecycle::waiting : r.state().life);
     log_->put(r.prompt.count());
@@ -486,7 +487,7 @@ class logged : public Scheduler {
     log_->answer(static_cast<std::uint8_t>(static_cast<unsigned>(s) + 1));
     return s;
   }
-  /// A call about one request. Its name may be another scheduler's.
+  /// A call about one request. Its name may belong to another scheduler.
   status answered_of(status s) noexcept {
     if (s == status::unknown_request) log_->forget_name();
     return answered(s);

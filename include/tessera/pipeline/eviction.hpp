@@ -7,7 +7,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// What the resident at `at` would lose.
+/// The loss of evicting the resident at `at`.
 template <class Planning>
 [[nodiscard]] double loss_of(const Planning& p, std::size_t at) noexcept {
   const auto& kv = p.roster.kv;
@@ -19,9 +19,9 @@ template <class Planning>
   return p.config.preempt.loss(r, v);
 }
 
-/// Where a policy chooses: the next victim comes to stand last among those that are kept, before whom the others close
-/// up in their order. Guests go first, as ever, and one that makes up for what it lost is not chosen. O(window), and a
-/// move of as many pointers.
+/// If the policy chooses: moves the next victim behind the other kept residents, which close up in their order.
+/// Backfilled requests are evicted first. A request that recomputes lost KV is not chosen. O(window), and a move of as
+/// many pointers.
 template <class Planning>
 void choose_victim(Planning& p) noexcept {
   if constexpr (preemption_chooses<typename Planning::preempt>) {
@@ -33,7 +33,7 @@ void choose_victim(Planning& p) noexcept {
     double least = loss_of(p, last);
     for (std::size_t i = last; i-- > p.step.next && last - i < window;) {
       const typename Planning::request& r = *residents[i];
-      // Those before it are not looked at, either: nearly always they would displace the last one, too.
+      // Earlier residents are not looked at: nearly always they would displace the last one as well.
       if (r.state().restarted || p.roster.discipline().displaces(r, *residents[last])) break;
       const double lost = loss_of(p, i);
       if (lost < least) least = lost, chosen = i;
@@ -50,21 +50,21 @@ template <class Planning>
   const auto& residents = p.roster.residents;
   const std::size_t end = preemption_chooses<typename Planning::preempt> || p.step.kept == residents.size()
                               ? residents.size()
-                              : p.step.kept + 1;  // the others rank behind that one
+                              : p.step.kept + 1;  // the other victims rank behind that one
   for (std::size_t i = p.step.kept; i != end; ++i) {
     if (!p.roster.discipline().before(r, *residents[i])) return false;
   }
   return true;
 }
 
-/// Undoes what was done since `mark`: victims stand where they stood.
+/// Undoes all changes since `mark`: victims return to their places.
 template <class Planning>
 void roll_back(Planning& p, std::size_t mark) noexcept {
   p.step.kept = p.roster.residents.take_back(p.step.kept, p.roster.kv.roll_back(mark));
 }
 
-/// The lowest-ranked resident that is kept, or the one that the policy chooses among the last, gives up its blocks for
-/// `taker`. A guest's are not worth a copy: the host tier stays as it would be without guests.
+/// Evicts the lowest-ranked resident that is kept, or the one among the last that the policy chooses, for `taker`. A
+/// backfilled request is not swapped: the host tier stays as it would be without backfill.
 template <class Planning>
 void evict_last(Planning& p, const typename Planning::request& taker) noexcept {
   choose_victim(p);
@@ -76,12 +76,12 @@ void evict_last(Planning& p, const typename Planning::request& taker) noexcept {
   p.step.moves.victims.back().for_whom = &taker;
 }
 
-/// Makes `now` blocks free for `taker` by evicting, from the lowest-ranked resident up, at least `at_least` of those
-/// whose turn has not come; `in_all` must be possible, `now <= in_all`. Either they suffice, or nobody is evicted.
-/// Returns how many blocks are lacking, at least: 0 if it is done.
+/// Makes `now` blocks free for `taker` by evicting residents, from the lowest-ranked up, at least `at_least` of those
+/// with a turn to come. `in_all` must be possible, `now <= in_all`. Either they suffice, or none is evicted. Returns a
+/// lower bound of the lacking blocks: 0 if it is done.
 ///
-/// That they do not suffice is told from the sizes of what each holds for itself and of what several share, O(residents
-/// behind); blocks that are shared with someone who stays do not become free, and where this decides, only trying
+/// Whether they suffice is estimated from the blocks that each holds alone and the blocks that several share,
+/// O(residents behind). Blocks shared with a request that stays do not become free. If that decides, only a trial
 /// tells, O(blocks held).
 template <class Planning>
 [[nodiscard]] blocks make_free(Planning& p, const typename Planning::request& taker, blocks now, std::size_t at_least,
@@ -116,8 +116,8 @@ template <class Planning>
   return max(has_enough ? lacking : max(lacking, blocks{1}), blocks{});
 }
 
-/// To one who is no guest, what guests hold is as good as free: they give it up until so many blocks are free, or none
-/// of them is left whose blocks others do not hold as well.
+/// For a request that is not backfilled, blocks of backfilled ones are as good as free. Evicts them until `wanted`
+/// blocks are free, or until none is left with blocks of its own.
 template <class Planning>
 void send_guests_away(Planning& p, const typename Planning::request& r, blocks wanted) noexcept {
   if (r.state().guest) return;

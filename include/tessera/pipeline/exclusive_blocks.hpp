@@ -10,12 +10,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Counts how many blocks each row of a block table has for itself alone: what would become free if its request went.
-/// Told of every block that a row takes, shares and gives back; a block is O(1), for it remembers the sum (exclusive
-/// or) of the rows that have it, which is the row if there is one.
-///
-/// @tparam Shares whether blocks are shared in the ordinary course of things (`kv::prefix_store`). If not, a row's
-///                blocks are counted as its own, and a call is O(1); from the first fork on, that is a bound only.
+/// Counts the blocks that each row of a block table holds alone: those that would become free if its request left. It
+/// is called for every block that a row takes, shares and gives back. A block is O(1): it keeps the exclusive or of the
+/// rows that hold it, which is the row if there is one.
+/// @tparam Shares whether blocks are shared in normal operation (`kv::prefix_store`). If not, all blocks of a row count
+/// as its own, and a call is O(1). From the first fork on, that is only a bound.
 template <bool Shares>
 class exclusive_blocks {
  public:
@@ -27,16 +26,16 @@ class exclusive_blocks {
         holders_{memory.take_uninitialised<std::uint32_t>(Shares ? blocks : 0)},
         rows_{rows} {}
 
-  /// Per row. Of a row that is not in use, 0.
+  /// Per row. 0 for a row that is not in use.
   [[nodiscard]] std::span<const std::uint32_t> by_row() const noexcept { return {own_, rows_}; }
   [[nodiscard]] std::uint32_t of(std::uint32_t row) const noexcept { return own_[row]; }
-  /// Whether the counts are exact; if not, they are bounds from above.
+  /// Whether the counts are exact; otherwise they are upper bounds.
   [[nodiscard]] bool is_exact() const noexcept { return Shares || !forked_; }
   void forked() noexcept { forked_ = true; }
-  /// Blocks that several rows have, each counted once; 0 where that is not known.
+  /// Blocks in several rows, each counted once; 0 if unknown.
   [[nodiscard]] std::size_t shared() const noexcept { return shared_; }
 
-  /// A row has new blocks that nobody had, or gives back such blocks unused.
+  /// A row has new blocks without another owner, or gives back such blocks unused.
   void taken(std::uint32_t row, std::span<const kv::block_id> ids) noexcept {
     own_[row] += static_cast<std::uint32_t>(ids.size());
     if constexpr (Shares) {

@@ -6,12 +6,13 @@
 #include <cstdint>
 
 /// @file
-/// Requests whose prompts begin alike: one computes what they share, and the others wait for it (`prefix_leaders`).
+/// Requests with equal beginnings of their prompts: one computes the shared part, and the others wait for it
+/// (`prefix_leaders`).
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// A request that computes its prompt, from `first` on, leads those that begin alike.
+/// Records that a request computes its prompt from `first` on, as the leader of equal prompts.
 template <class Roster, class Request>
 void leads_prefix(Roster& all, const Request& r, tokens first) noexcept {
   if constexpr (Roster::ledger::shares) {
@@ -24,7 +25,7 @@ void leads_prefix(Roster& all, const Request& r, tokens first) noexcept {
   }
 }
 
-/// Whether one that ranks before `r` computes what it lacks behind its first `n` tokens.
+/// Whether a request that ranks before `r` computes the block that `r` lacks behind its first `n` tokens.
 template <class Roster, class Request>
 [[nodiscard]] bool follows_prefix(Roster& all, const Request& r, tokens n) noexcept {
   if constexpr (Roster::ledger::shares) {
@@ -38,9 +39,9 @@ template <class Roster, class Request>
   }
 }
 
-/// The same of one that did when it was looked at last, when `known` blocks were known: what has become known since
-/// is counted on. So it is not matched in each plan. Whatever was evicted meanwhile, the answer is right if it is
-/// yes: a leader holds all that comes before the block that it computes. O(blocks that have become known).
+/// The same for a request that followed when it was last looked at, with `known` blocks known. Blocks that have become
+/// known since are added. So it is not matched in each plan. Evictions do not make a positive answer wrong: a leader
+/// holds all blocks before the one that it computes. O(blocks that have become known).
 template <class Roster, class Request>
 [[nodiscard]] bool follows_still(Roster& all, const Request& r, std::uint32_t& known) noexcept {
   if constexpr (Roster::ledger::shares) {

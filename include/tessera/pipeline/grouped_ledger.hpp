@@ -16,20 +16,19 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// How large a scheduler is whose model has several groups of layers. `block_size` counts for nothing; `blocks` are of
-/// all groups together, and all have the same number of bytes.
+/// Capacities of a scheduler for a model with several groups of layers. `block_size` is not used. `blocks` are those of
+/// all groups together; all have the same number of bytes.
 template <std::size_t Groups>
 struct grouped_limits : scheduler_limits {
-  std::array<kv::group, Groups> layers{};  ///< The groups. If none is of full attention, say `max_length`.
+  std::array<kv::group, Groups> layers{};  ///< The groups. If none has full attention, set `max_length`.
 };
 
 namespace detail {
 
-/// As `kv_ledger`, of the KV of a model whose layers differ. What a request holds, lacks and shares are sums over its
-/// groups: a window counts as many blocks as it spans, and gives them back behind itself when plans are settled. With
-/// plans in flight it holds, beside that, what these compute.
-///
-/// A victim computes its KV anew: it is neither copied to the host nor brought from another instance. A model with a
+/// As `kv_ledger`, for the KV of a model with different kinds of layers. The blocks that a request holds, lacks and
+/// shares are sums over its groups. A window counts as many blocks as it spans, and gives them back behind itself when
+/// plans are settled. With plans in flight it also holds the blocks that these compute.
+/// A victim recomputes its KV: it is neither copied to the host nor fetched from another instance. A model with a
 /// recurrent state has no drafts.
 template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
 class grouped_ledger {
@@ -45,7 +44,7 @@ class grouped_ledger {
   using hash = typename groups::hash_type;
 
   static constexpr std::uint32_t keeps_to_itself = no_index;
-  /// Whether prefixes are shared. A request that has no hashes shares none.
+  /// Whether prefixes are shared. A request without hashes shares none.
   static constexpr bool shares = requires(const Request& r) {
     { r.prefix_hashes() } noexcept -> std::convertible_to<hash_spans>;
   };
@@ -59,7 +58,7 @@ class grouped_ledger {
   template <class Tables>
   using shown_by = kv::group_tables<Groups, Tables>;
 
-  /// The longest sequence whose blocks are all there are, at most.
+  /// The longest sequence that fits into all blocks, at most.
   [[nodiscard]] static constexpr tokens longest(const limits& l) noexcept {
     std::int64_t most = max_positions;
     for (const kv::group& g : l.layers) {
@@ -121,9 +120,9 @@ class grouped_ledger {
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(kv_.free()); }
   [[nodiscard]] std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(store().capacity()); }
   [[nodiscard]] std::size_t free_rows() const noexcept { return kv_.table(0).free_rows(); }
-  /// That of the first group; what a request found of its prefix (`shared_blocks`) is counted in these, too.
+  /// The first group's. The blocks of a found prefix (`shared_blocks`) are counted in these as well.
   [[nodiscard]] tokens block_size() const noexcept { return kv_.of(0).block_size; }
-  /// A recurrent state cannot go back to what it was before a draft that was refused.
+  /// A recurrent state cannot go back to before a rejected draft.
   [[nodiscard]] bool takes_drafts() const noexcept { return !has_states_; }
 
   // -- demand ------------------------------------------------------------------------------------------------------
@@ -173,7 +172,7 @@ class grouped_ledger {
     return false;
   }
 
-  /// That of the first group, where the blocks of all groups begin.
+  /// The hash in the first group, at which the blocks of all groups begin.
   [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
     return r.state().cached_blocks != keeps_to_itself ? hash_behind(r, n) : nullptr;
   }
@@ -187,7 +186,7 @@ class grouped_ledger {
 
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
-  /// Of all groups together.
+  /// The number in all groups together.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     std::size_t n = 0;
     for (std::size_t g = 0; g != Groups; ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
@@ -228,14 +227,14 @@ class grouped_ledger {
       for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
       note(reservation::what::shared, r);
       const std::size_t taken = kv_.held(s.row);
-      // Whether others held them, or the same, is not looked at.
+      // Whether other requests held them, or equal ones, is not looked up.
       return {.taken = taken, .length = n, .known = findable_, .unsure = counted(taken)};
     } else {
       static_cast<void>(r);
       return {};
     }
   }
-  /// All of them, once something has become findable: which prefix that makes longer is not looked at.
+  /// All of them once a block has become findable: which prefix that extends is not looked up.
   [[nodiscard]] blocks known_beyond(const Request& r, std::size_t& known) const noexcept {
     return std::exchange(known, findable_) == findable_ ? blocks{} : whole(r.state().length);
   }
@@ -292,7 +291,7 @@ class grouped_ledger {
         case reservation::what::shared: {
           std::array<std::span<const kv::block_id>, Groups> ids{};
           for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, s.row);
-          undo();  // the ids stay where they were
+          undo();  // the ids stay in place
           for (const auto& of_group : ids) own_.left(s.row, of_group, store());
           break;
         }
@@ -315,7 +314,7 @@ class grouped_ledger {
     return evictions;
   }
 
-  // -- settling: for good ------------------------------------------------------------------------------------------
+  // -- settling: final ---------------------------------------------------------------------------------------------
 
   void stands(const kv_moves<Request>& /*moves*/) noexcept {
     journal_.clear();
@@ -349,7 +348,7 @@ class grouped_ledger {
   void release_row(std::uint32_t row) noexcept {
     std::array<std::span<const kv::block_id>, Groups> ids{};
     for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
-    kv_.close(row);  // the ids stay where they were
+    kv_.close(row);  // the ids stay in place
     for (const auto& of_group : ids) own_.left(row, of_group, store());
   }
 
@@ -364,18 +363,18 @@ class grouped_ledger {
   }
 
   [[nodiscard]] bool fills_block(const Request& r, tokens computed) const noexcept {
-    // Mostly the last bits tell, without a division.
+    // Mostly the last bits decide, without a division.
     if (shares && (computed.count() & last_bits_) == 0 && computed.count() % step_ == 0) return true;
     return computed >= kv_.slides_at(r.state().row);
   }
-  /// What that makes of a prefix that is watched is found by `known_beyond`.
+  /// The effect on a watched prefix is found by `known_beyond`.
   std::size_t publish(Request& r, tokens computed, const Request* /*watched*/, std::size_t /*known*/) noexcept {
     if constexpr (shares) {
       state& s = request_access::state(r);
       if (s.cached_blocks == keeps_to_itself) return 0;
       TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
       if (names_too_much(r, s.length)) {
-        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        s.cached_blocks = keeps_to_itself;  // it is unknown which of its hashes are right
         return 0;
       }
       const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(store(), r, ids); };
@@ -385,8 +384,8 @@ class grouped_ledger {
     }
     return 0;
   }
-  /// The KV of its first `computed` tokens is there, and nothing can take that back: what no token after them looks at
-  /// is free. Returns how many blocks that are.
+  /// The KV of its first `computed` tokens is there for good: frees blocks that no later token attends to. Returns
+  /// their number.
   blocks slide(Request& r, tokens computed) noexcept {
     const std::uint32_t row = r.state().row;
     if (computed < kv_.slides_at(row)) return blocks{};
@@ -409,7 +408,7 @@ class grouped_ledger {
     kv_.begin();
     request_access::state(child).row = made.row;
     for (std::size_t g = 0; g != Groups; ++g) {
-      // Those that are shared, and one of its own where the parent's last is not full.
+      // Shared blocks, and one of its own if the parent's last block is not full.
       for (const kv::block_id& id : kv_.blocks_of(g, made.row)) {
         if (store().references(id) == 1) {
           own_.taken(made.row, {&id, 1});
@@ -455,10 +454,10 @@ class grouped_ledger {
 
   static constexpr std::int64_t max_positions = 0x7fff'ffff;
 
-  /// One undoable thing that a plan has done. All but a mark are in the journal of the groups, too, one for one.
+  /// One undoable change of a plan. All but a mark are in the journal of the groups as well, one for one.
   struct reservation {
     enum class what : std::uint8_t { row, shared, grown, evicted, stalled } kind;
-    plan_mark mark;  ///< As it was before.
+    plan_mark mark;  ///< The mark before.
     std::uint32_t marked_in;
     Request* request;
   };
@@ -484,7 +483,7 @@ class grouped_ledger {
   void note(typename reservation::what kind, Request& r) noexcept {
     journal_.push_back({kind, r.state().mark, r.state().marked_in, &r});
   }
-  /// Of all its blocks.
+  /// For all its blocks.
   void wish_of_all(const Request& r) noexcept {
     for (std::size_t g = 0; g != Groups; ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
   }
@@ -492,12 +491,12 @@ class grouped_ledger {
   groups kv_;
   host_type host_;
   exclusive_blocks<true> own_;
-  kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
-  fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
+  kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
+  fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;
-  std::size_t findable_ = 0;    ///< How often something became findable, or all was forgotten.
-  std::int64_t step_ = 0;       ///< Blocks are full at multiples of it,
-  std::int64_t last_bits_ = 0;  ///< and there these bits are 0.
+  std::size_t findable_ = 0;    ///< How often a block became findable, or all were forgotten.
+  std::int64_t step_ = 0;       ///< Blocks are full at multiples of it;
+  std::int64_t last_bits_ = 0;  ///< these bits are 0 there.
   bool has_states_ = false;
 };
 

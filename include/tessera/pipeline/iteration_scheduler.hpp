@@ -33,49 +33,48 @@
 /// @file
 /// The scheduler of one engine instance: continuous batching, step by step, from a few policies.
 ///
-/// Where to read what: `pipeline/walk.hpp` who has its turn when, `share.hpp` what a resident gets, `admission.hpp`
-/// whether one that waits starts, `eviction.hpp` who gives way, `lookahead.hpp` drafts, `reasons.hpp` why somebody is
-/// not in a plan; `plan_ring.hpp` which plans are in flight, `settlement.hpp` how they are settled; `roster.hpp` how
-/// requests come, go and change, `kv_ledger.hpp` the memory, `refusal.hpp` what need not be found out twice.
+/// The parts of a plan: `pipeline/walk.hpp` the order of turns, `share.hpp` a resident's share, `admission.hpp` starts,
+/// `eviction.hpp` evictions, `lookahead.hpp` drafts. `reasons.hpp` says why a request is not in a plan. `plan_ring.hpp`
+/// holds the plans in flight, and `settlement.hpp` settles them. `roster.hpp` holds the requests as they come, go and
+/// change. `kv_ledger.hpp` holds the memory, `refusal.hpp` refusals that need not be found again.
 
 TESSERA_NAMESPACE_BEGIN
 
 /// Decides, step by step, which requests compute which tokens and where their KV lives.
 ///
-/// A step serves requests in the order of the discipline, resident and waiting ones merged, until the batch, the token
-/// budget or the blocks run out. A waiting request starts when its whole sequence fits; if it outranks residents, the
-/// lowest-ranked of them give up their blocks for it, but only once it is certain that this will be enough. One whose
-/// KV was dropped goes before everybody, once it has started again, until it has sampled a token: nobody is made to
-/// begin twice for nothing.
+/// A step serves requests in the order of the discipline, resident and waiting ones merged, until batch, token budget
+/// or blocks are used up. A waiting request starts when its whole sequence fits. If it outranks residents, the
+/// lowest-ranked of them are evicted for it, but only once it is certain that this suffices. A request that lost its KV
+/// goes before all others, once it has restarted, until it has sampled a token. So no request restarts twice without
+/// progress.
 ///
-/// Transactional: `plan` reserves, then exactly one of `commit` and `abandon` settles it. An abandoned plan leaves no
+/// Transactional: `plan` reserves, and exactly one of `commit` and `abandon` settles it. An abandoned plan leaves no
 /// trace: the same blocks are handed out again, in the same order.
 ///
-/// Several plans may be in flight (`scheduler_limits::plans_in_flight`): a step is planned while others run, goes on
-/// where they will have come, and is settled after them. What is not known yet, a request *expects*
-/// (`state().expected`): a token from each plan that samples, and all of its drafts. When less comes of a plan, its
-/// settlement corrects that. A request that ends is held, with its blocks, until the last plan is settled that has it;
-/// a victim's outcomes count while it waits, and it starts again when all are known. The engine must run plans in the
-/// order in which they were made, copies of one after the kernels of the one before.
-/// A plan is *open* until another is made or one is settled: so long it can be abandoned, and calls that would keep
-/// that from being exact are `busy`. With one plan in flight that is until it is settled.
+/// Several plans may be in flight (`scheduler_limits::plans_in_flight`). A step is planned while others run, continues
+/// from their expected results, and is settled after them. A request *expects* tokens that are not known yet
+/// (`state().expected`): a token from each plan that samples, and all of its drafts. If a plan produces fewer, its
+/// settlement corrects that. An ended request keeps its blocks until the last plan that contains it is settled. A
+/// victim's outcomes count while it waits, and it restarts when all are known. The engine must run plans in the order
+/// in which they were made, and the copies of one after the kernels of the one before.
+/// A plan is *open* until another is made or one is settled. As long as it is open, it can be abandoned, and calls that
+/// would make that inexact return `busy`. With one plan in flight it is open until it is settled.
 ///
 /// Complexity of a step: O(scheduled + evicted + blocks given or taken), whatever the number of requests that wait, age
-/// or are cached; where places change, one pass over the residents' pointers; for each request that starts or is
-/// refused O(log residents), and O(residents) if it outranks some or the policies look at them. The prefix of the first
-/// who cannot start is matched once, and again only after so much has changed that it might start; so is whom to evict
-/// for it. The CSR view moves the batch's indices (4 bytes a block) when rows grow. Allocation: none after
-/// construction. Errors: values; misuse is asserted, and what would read past an end or take a request twice is refused
-/// in unchecked builds, too. One thread. Deterministic: the same calls give the same plans.
+/// or are cached. If places change: one pass over the residents' pointers. For each request that starts or is refused:
+/// O(log residents), or O(residents) if it outranks some or the policies look at them. The prefix of the first request
+/// that cannot start is matched once. It is matched again only after changes that might let it start; the same holds
+/// for the choice of victims. The CSR view moves the batch's indices (4 bytes a block) when rows grow.
+/// Allocation: none after construction. Errors: values. Misuse is asserted; what would read past an end or take a
+/// request twice is refused in unchecked builds as well. One thread. Deterministic: the same calls give the same plans.
 ///
-/// @tparam Order      who goes first: a `queue_discipline`.
+/// @tparam Order      which request goes first: a `queue_discipline`.
 /// @tparam Preempt    how blocks are given up: a `preemption_policy`.
-/// @tparam Admit      whether one who fits may start: an `admission_policy`.
+/// @tparam Admit      whether a request that fits may start: an `admission_policy`.
 /// @tparam BlockStore the blocks: `kv::block_pool`, or `kv::prefix_cache` to share equal prompt prefixes, or, for a
-///                    model whose layers differ, `kv::groups` (`pipeline/grouped_ledger.hpp`).
-/// @tparam Tables     the block tables as the engine takes them: `kv::csr_tables`, `kv::row_tables`,
-///                    `kv::changed_tables`.
-/// @tparam Gate       who else may start, be skipped, or pass the first who cannot start: a `gate_policy`.
+/// model with different kinds of layers, `kv::groups` (`pipeline/grouped_ledger.hpp`).
+/// @tparam Tables     the block tables in the engine's form: `kv::csr_tables`, `kv::row_tables`, `kv::changed_tables`.
+/// @tparam Gate       which requests may also start, are skipped, or pass the first that cannot: a `gate_policy`.
 /// @tparam Draft      how many drafts a request has in a step: a `draft_policy`.
 template <schedulable Request, class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::watermark,
           class BlockStore = kv::block_pool, class Tables = kv::csr_tables, class Gate = gate::in_line,
@@ -113,15 +112,15 @@ class iteration_scheduler {
 
  public:
   using request_type = Request;                     ///< The type of the requests.
-  using clock_type = typename Request::clock_type;  ///< The clock of every time point and duration in the interface.
+  using clock_type = typename Request::clock_type;  ///< The clock of all time points and durations of the interface.
   using time_point = basic_time_point<clock_type>;  ///< A moment on that clock.
   using table_view = typename shown_tables::view_type;  ///< The block tables in a plan.
   using plan_type = step_plan<Request, table_view>;     ///< What `plan` returns.
-  using limits = typename ledger::limits;               ///< What there must be room for; fixed at construction.
+  using limits = typename ledger::limits;               ///< Capacities; fixed at construction.
 
-  using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' values.
+  using config = scheduler_config<Order, Preempt, Admit, Gate, Draft>;  ///< The policies' parameters.
 
-  /// Bytes that a scheduler of these limits takes from the caller's memory.
+  /// Bytes that a scheduler with these limits takes from the caller's memory.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(roster::required_bytes(l))
@@ -138,7 +137,7 @@ class iteration_scheduler {
     requires std::default_initializable<config>
       : iteration_scheduler{arena{memory}, l, config{}} {}
 
-  /// Over what `storage_for` made.
+  /// Over storage from `storage_for`.
   iteration_scheduler(owned_storage<limits>& storage, const config& c) noexcept
       : iteration_scheduler{storage.memory(), storage.limits(), c} {}
   /// The same with the policies' defaults.
@@ -152,11 +151,11 @@ class iteration_scheduler {
   // -- requests in and out -----------------------------------------------------------------------------------------
 
   /// Puts a request into the waiting queue. O(log waiting). Allowed at any moment.
-  /// Returns `accepted`; `never_fits` if prompt + max_output cannot run even on the empty instance; `queue_full`;
-  /// `busy` if it is in a scheduler, or in a queue of yours; `invalid` if the prompt is empty, max_output negative, if
-  /// it has more `prefix_hashes()` than full blocks (the tokens of another would be found by the one too many), or if
-  /// the gate cannot account for it: its tenant is out of range; `refused` if nothing of that is so, and the gate does
-  /// not want it.
+  /// Returns `accepted`, or the first of these. `never_fits`: prompt + max_output cannot run even on the empty
+  /// instance. `queue_full`. `busy`: it is in a scheduler, or in a queue of yours. `invalid`: the prompt is empty,
+  /// max_output is negative, or the gate cannot account for it (its tenant is out of range). `invalid` as well if it
+  /// has more `prefix_hashes()` than full blocks: the last hash would find another request's tokens. `refused`: the
+  /// gate rejects it.
   [[nodiscard]] status submit(Request& r, time_point now) noexcept {
     const request_progress<clock_type> p{
         .length = r.prompt, .phase = r.starts_in, .arrived = now, .answering_since = now};
@@ -170,15 +169,15 @@ class iteration_scheduler {
     return adopt(r, p);
   }
 
-  /// Goes on with a request that another instance gave up with `evacuate`. The plan that starts it lists it in `fetch`:
-  /// the engine brings its KV then. O(log waiting). Returns as `submit`; `invalid` if nobody gave it up.
+  /// Continues a request that another instance gave up with `evacuate`. The plan that starts it lists it in `fetch`:
+  /// the engine then fetches its KV. O(log waiting). Returns as `submit`; `invalid` if it was not given up.
   [[nodiscard]] status adopt(Request& r) noexcept {
     if (is_live(r.state().life)) return status::busy;
     if (r.state().life != lifecycle::idle) return status::invalid;
     return adopt(r, r.progress());
   }
 
-  /// The same for a request that was given up in another process: `r` has its description, `p` is its `progress()`
+  /// The same for a request that was given up in another process. `r` has its description; `p` is its `progress()`
   /// there, with the times on this time line. Set `p.computed` to 0 if its KV is lost: everything is computed anew.
   /// Returns as `submit`; `invalid` also unless `prompt <= length`, `computed < length`, `reasoning <= length -
   /// prompt`.
@@ -192,12 +191,12 @@ class iteration_scheduler {
     return s;
   }
 
-  /// Gives a request up: its blocks are free at once, its progress stays in its state for `adopt`. Copy its KV before;
-  /// if another instance has yet to agree, `suspend` it until then. Of one that is swapped out and left its first
-  /// blocks to others, nothing is worth copying: its progress says so. O(log n + blocks held). `unknown_request` if it
-  /// is not here; `busy` while a plan in flight has it, which says where it goes on, or is yet to copy the last block
-  /// of one that was forked; `busy`, too, while a plan is open, unless it is suspended: then its blocks are free when
-  /// that plan is not open any more.
+  /// Gives a request up: its blocks are free at once, and its progress stays in its state for `adopt`. Copy its KV
+  /// before; if another instance has yet to agree, `suspend` it until then. For a request that is swapped out and left
+  /// its first blocks to others, no KV is worth copying: its progress says so. O(log n + blocks held).
+  /// `unknown_request` if it is not here. `busy` while a plan in flight contains it, which decides its progress, or has
+  /// yet to copy the last block of a forked request. `busy` as well while a plan is open, unless the request is
+  /// suspended. Then its blocks are free when that plan is not open any more.
   [[nodiscard]] status evacuate(Request& r) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
     if (roster_.kv.awaits_copy(r) || is_in_flight(r) || is_loading(r)) return status::busy;
@@ -211,11 +210,11 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets a resident stand aside: it keeps its blocks and its place among the residents, no plan computes anything for
-  /// it, and nobody evicts it. The others make do with the blocks that are left: if these are too few for the first of
-  /// them, plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and
-  /// `finish` end it. What is in flight for it counts. Returns `unknown_request` if it is not a resident here, `busy`
-  /// while a plan is open.
+  /// Suspends a resident: it keeps its blocks and its place among the residents, no plan computes anything for it, and
+  /// it is not evicted. The other requests use the blocks that are left: if these are too few for the first of them,
+  /// plans are empty. O(log residents) comparisons and a move of pointers. `resume`, `evacuate`, `cancel` and `finish`
+  /// end it. Results of plans in flight count. Returns `unknown_request` if it is not a resident here, `busy` while a
+  /// plan is open.
   [[nodiscard]] status suspend(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
@@ -223,7 +222,7 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets a suspended request go on where it was. As `suspend`; `unknown_request` if it is not suspended here.
+  /// Resumes a suspended request at its place. As `suspend`; `unknown_request` if it is not suspended here.
   [[nodiscard]] status resume(Request& r) noexcept {
     const auto& s = r.state();
     if (s.life != lifecycle::suspended || s.parked || s.loads || !roster_.contains(r)) return status::unknown_request;
@@ -232,13 +231,13 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets a request stand aside that waits or is resident, with its place kept, until `ready` or the deadline: its
-  /// grammar is being compiled, its input streams. Nobody waits behind it, no plan computes anything for it; a resident
-  /// keeps its blocks, as one that is suspended. What is in flight for it counts. After `deadline` (`never()`: none)
-  /// it is ready, or fails if `at_deadline` says so; the plan that finds it so tells (`late`). May be called again, for
-  /// another deadline. O(log n); a move of pointers for a resident. Returns `unknown_request` if it is neither, `busy`
-  /// if the plan that is open has it, or for a resident, if there is one; `exhausted` without room for the deadline
-  /// (`limits.deadlines`).
+  /// Parks a waiting or resident request, with its place kept, until `ready` or the deadline: its grammar is being
+  /// compiled, or its input streams. No request waits behind it, and no plan computes anything for it. A resident keeps
+  /// its blocks, as a suspended one. Results of plans in flight count. After `deadline` (`never()`: none) it is ready,
+  /// or fails if `at_deadline` says so; the plan that finds this reports it (`late`).
+  /// May be called again, for another deadline. O(log n); a move of pointers for a resident. Returns `unknown_request`
+  /// if it is neither waiting nor resident. `busy` if the open plan contains it or, for a resident, if there is an open
+  /// plan. `exhausted` without room for the deadline (`limits.deadlines`).
   [[nodiscard]] status park(Request& r, time_point deadline, park_end at_deadline = park_end::ready) noexcept {
     const auto& s = r.state();
     if ((s.life != lifecycle::waiting && s.life != lifecycle::resident && !s.parked) || !roster_.contains(r)) {
@@ -251,8 +250,8 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets a parked request go on from the place that it has. As `park`; `unknown_request` if it is not parked here,
-  /// `busy` only for one with blocks.
+  /// Unparks a request at its place. As `park`; `unknown_request` if it is not parked here, `busy` only for one with
+  /// blocks.
   [[nodiscard]] status ready(Request& r) noexcept {
     if (!r.state().parked || !roster_.contains(r)) return status::unknown_request;
     if (r.state().life != lifecycle::waiting && plans_.has_open()) return status::busy;
@@ -260,14 +259,14 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// The KV of the first `n` tokens of a request that waits can be had from elsewhere, and takes longer than a step:
-  /// from another instance, or from storage. When its turn comes it takes its blocks, all of them, and the plan lists
-  /// it in `load`, less what the prefix cache has; then it stands aside until `arrived`. From `deadline` on
-  /// (`never()`: none) it computes what has not arrived: the engine must have stopped writing to its blocks by then.
-  /// That holds if it is cancelled, too: it ends only with `arrived` or the deadline, because its blocks are written
-  /// to. O(log deadlines). Returns `unknown_request` if it does not wait here, `busy` if the plan that is open has it
-  /// or plans in flight will tell how long it is; `invalid` unless 0 < n < length, or if its KV is in the host tier;
-  /// `exhausted` without room for the deadline (`limits.deadlines`).
+  /// The KV of a waiting request's first `n` tokens is on another instance or in storage, and takes longer than a step
+  /// to fetch. When its turn comes it takes all its blocks. The plan lists them in `load`, less those that the prefix
+  /// cache has. Then it is suspended until `arrived`. From `deadline` on (`never()`: none) it computes what has not
+  /// arrived: the engine must have stopped writing to its blocks by then.
+  /// If it is cancelled, it ends only with `arrived` or the deadline, because its blocks are written to. O(log
+  /// deadlines). Returns `unknown_request` if it does not wait here. `busy` if the open plan contains it, or plans in
+  /// flight decide its length. `invalid` unless 0 < n < length, or if its KV is in the host tier. `exhausted` without
+  /// room for the deadline (`limits.deadlines`).
   [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
     requires(ledger::travels)
   {
@@ -280,16 +279,16 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// So many tokens of the sequence have KV in the blocks that `load` named, from its beginning: as many as were
-  /// announced, or fewer, and it computes the rest. Nothing else writes to them from now on, and whole blocks of it are
-  /// found by whoever begins alike. O(log n), a move of pointers, and a look at each of its blocks. Returns
-  /// `unknown_request` if it is not loading here, `busy` while a plan is open (the one that lists it in `load`, too),
-  /// `invalid` if `n` is negative or more than was announced.
+  /// The first `n` tokens of the sequence have KV in the blocks that `load` named. If they are fewer than announced, it
+  /// computes the rest. Nothing else writes to these blocks from now on, and other requests can find the whole ones.
+  /// O(log n), a move of pointers, and a look at each of its blocks. Returns `unknown_request` if it is not loading
+  /// here. `busy` while a plan is open, including the one that lists it in `load`. `invalid` if `n` is negative or more
+  /// than announced.
   [[nodiscard]] status arrived(Request& r, tokens n) noexcept
     requires(ledger::travels)
   {
     if (r.state().loads && roster_.contains(r) && is_starting(r))
-      return status::busy;  // `load` of the open plan has it
+      return status::busy;  // `load` of the open plan lists it
     if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
     if (n < tokens{} || n > r.state().computed) return status::invalid;
@@ -297,29 +296,31 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets the next plan after `deadline` tell (`late`) if the request has not started by then: it waits, or is parked
-  /// without blocks. Nothing else happens to it. `never()`: not any more. O(log deadlines), at any moment. Returns
-  /// `unknown_request` if it does not wait here, `exhausted` without room for the deadline (`limits.deadlines`).
+  /// The next plan after `deadline` reports it (`late`) if the request has not started by then: it waits, or is parked
+  /// without blocks. Nothing else happens to it. `never()` removes the deadline. O(log deadlines), at any moment.
+  /// Returns `unknown_request` if it does not wait here, `exhausted` without room for the deadline
+  /// (`limits.deadlines`).
   [[nodiscard]] status start_by(Request& r, time_point deadline) noexcept {
     if (r.state().life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
     return roster_.deadlines.set(deadline_of::waiting, r, deadline, false) ? status::ok : status::exhausted;
   }
 
-  /// As `evacuate(r)`, for a copy of its KV that is not done yet: its blocks are `draining`, and not handed out again
-  /// before `drained(ticket)`. So long they count as one of `limits.residents`. After `deadline` (`never()`: none) they
-  /// are handed out all the same, and a copy that ends later is to be thrown away. Returns as `evacuate`, and `busy`
-  /// while any plan is open; `unknown_request` also if it holds no blocks; `exhausted` without room for it
+  /// As `evacuate(r)`, for a copy of its KV that is still in progress. Its blocks are `draining`: they are not handed
+  /// out again before `drained(ticket)`, and count as one of `limits.residents`. After `deadline` (`never()`: none)
+  /// they are handed out all the same, and a copy that ends later must be discarded. Returns as `evacuate`, and `busy`
+  /// while any plan is open. `unknown_request` also if it holds no blocks; `exhausted` without room for it
   /// (`limits.deadlines`).
   [[nodiscard]] status evacuate(Request& r, time_point deadline, std::uint64_t& ticket) noexcept {
     return drain(r, lifecycle::idle, deadline, ticket);
   }
-  /// The same for a request that is finished: what it has computed is on its way to another instance, or to storage.
-  /// (An outcome that says `finished` would give its blocks back at once.)
+  /// The same for a finished request: its KV is on its way to another instance, or to storage. (An outcome that says
+  /// `finished` would give its blocks back at once.)
   [[nodiscard]] status finish(Request& r, time_point deadline, std::uint64_t& ticket) noexcept {
     return drain(r, lifecycle::finished, deadline, ticket);
   }
-  /// The copy is done. At any moment; while a plan is open, the blocks are free when it is not open any more.
-  /// O(log deadlines + blocks). `unknown_request` if there is no such ticket, or its deadline has passed.
+  /// Ends the draining of blocks: their copy is done. At any moment; if a plan is open, the blocks are free when it is
+  /// not open any more. O(log deadlines + blocks). `unknown_request` if there is no such ticket, or its deadline has
+  /// passed.
   status drained(std::uint64_t ticket) noexcept {
     auto* const e = roster_.deadlines.empty() ? nullptr : roster_.deadlines.find(deadline_of::draining, ticket);
     if (e == nullptr) return status::unknown_request;
@@ -327,9 +328,9 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Takes a resident's KV away, as `preempt::recompute` would: it waits again, at the place that it has. For an engine
-  /// that needs its blocks, or has lost what is in them. What is in flight for it counts; the blocks are others' in the
-  /// plans that are made from now on. O(blocks held). Returns as `suspend`.
+  /// Takes a resident's KV away, as `preempt::recompute` would: it waits again, at its place. For an engine that needs
+  /// its blocks, or has lost their content. Results of plans in flight count. Plans made from now on may use the
+  /// blocks. O(blocks held). Returns as `suspend`.
   [[nodiscard]] status preempt(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
@@ -338,15 +339,16 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Lets `child` begin as a copy of a resident, for parallel sampling: it has the same progress and shares its KV. A
-  /// last block that is not full is copied: the next plan lists it in `copies`, whoever is in it. `child` has its
-  /// description, `prompt` as its parent's, and is resident when this returns. With several plans in flight the parent
-  /// needs a member `forks_due`, as for `gate::groups`: while it is not 0, no plan goes on with a request of which one
-  /// in flight will know the next token; all children begin between that plan's commit and the next plan. O(log
-  /// residents + blocks held). Returns `unknown_request` if the parent is no resident here, `invalid` if the prompts
-  /// differ, max_output is negative or the gate cannot account for the child; `busy` while a plan is open or one in
-  /// flight has the parent, or if the child is in a scheduler; `never_fits`; `exhausted` if there is no place, or no
-  /// block for the copy.
+  /// Starts `child` as a copy of a resident, for parallel sampling: it has the same progress and shares its KV. A last
+  /// block that is not full is copied: the next plan lists it in `copies`, whatever else it contains. `child` has its
+  /// description, with `prompt` as its parent's, and is resident when this returns.
+  /// With several plans in flight the parent needs a member `forks_due`, as for `gate::groups`. While it is not 0, no
+  /// plan continues a request if a plan in flight will produce its next token. All children start between that plan's
+  /// commit and the next plan. O(log residents + blocks held).
+  /// Returns `unknown_request` if the parent is no resident here. `invalid` if the prompts differ, max_output is
+  /// negative or the gate cannot account for the child. `busy` while a plan is open or one in flight contains the
+  /// parent, or if the child is in a scheduler. `never_fits`. `exhausted` if there is no place, or no block for the
+  /// copy.
   [[nodiscard]] status fork(const Request& parent, Request& child) noexcept {
     if (parent.state().life != lifecycle::resident || !roster_.contains(parent)) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(parent) || is_live(child.state().life) ||
@@ -362,10 +364,10 @@ class iteration_scheduler {
     return roster_.fork(parent, child) ? status::ok : status::exhausted;
   }
 
-  /// Calls `f(r)`, which may change what the order's `before` looks at (its priority, members of yours), and moves `r`
-  /// to where it then belongs. What the gate looks at must stay as it is. It keeps its KV. O(log n) comparisons and,
-  /// for a resident, a move of pointers. Returns `unknown_request` if it is not here, `busy` while a plan is open:
-  /// nothing is called then.
+  /// Calls `f(r)`, which may change what the order's `before` reads (its priority, members of yours), and moves `r` to
+  /// its new place. What the gate reads must stay as it is. It keeps its KV. O(log n) comparisons and, for a resident,
+  /// a move of pointers. Returns `unknown_request` if it is not here, `busy` while a plan is open: then `f` is not
+  /// called.
   template <std::invocable<Request&> F>
   [[nodiscard]] status update(Request& r, F&& f) noexcept {
     if (!roster_.contains(r)) return status::unknown_request;
@@ -374,23 +376,23 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns, or, if it holds some and a plan
-  /// is open or in flight for it, when the last of these plans is settled: until then it lives, but is in no other.
-  /// What comes of those it is in is ignored. O(log n + blocks held). Returns `unknown_request` if it is not here.
+  /// Ends a request at any moment, as cancelled. Its blocks are free when this returns. If it holds some and a plan is
+  /// open or in flight with it, they are free when the last of these plans is settled. Until then it lives, but is in
+  /// no further plan. Results for it are ignored. O(log n + blocks held). Returns `unknown_request` if it is not here.
   status cancel(Request& r) noexcept { return settling().end(r, lifecycle::cancelled); }
 
-  /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or whose last token the
-  /// engine recognises late.
+  /// As `cancel`, but the request counts as finished: for one that has outgrown the instance, or with a last token that
+  /// the engine recognises late.
   status finish(Request& r) noexcept { return settling().end(r, lifecycle::finished); }
 
   // -- one step ----------------------------------------------------------------------------------------------------
 
-  /// Chooses the next step. Requires: fewer plans are in flight than the limits allow, `step.max_batch > 0`,
-  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0`, `step.max_chunk >= 0` (asserted; else
-  /// the plan is empty and has the id 0, and nothing has changed; a negative `max_chunk` counts as 0). The plan may be
-  /// empty. Its spans are valid until it is committed or abandoned, `tables` only until another plan is made.
-  ///
-  /// With others in flight, it goes on where those will be when they have been run: with tokens that nobody knows yet.
+  /// Chooses the next step. Requires: fewer plans are in flight than the limits allow. `step.max_batch > 0`,
+  /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0`, `step.max_chunk >= 0`. All are
+  /// asserted; else the plan is empty and has the id 0, and nothing has changed (a negative `max_chunk` counts as 0).
+  /// The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until another plan is
+  /// made.
+  /// With other plans in flight, it continues from their expected results: with tokens that are not known yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& l) noexcept {
     TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");
     TESSERA_ASSERT(l.max_batch > 0 && l.token_budget > tokens{0}, "a step needs a batch and a token budget");
@@ -411,12 +413,11 @@ class iteration_scheduler {
   }
 
   /// Settles the oldest plan in flight, which was run. `outcomes[i]` belongs to `p[i]`: decode entries, then prefill
-  /// entries. Those of requests that have ended meanwhile are ignored: a plan that was made before an earlier one said
-  /// so has entries that are void.
+  /// entries. Outcomes of requests that have ended meanwhile are ignored: an earlier plan may end requests that this
+  /// plan still contains.
   /// Requires: `p` is the oldest plan in flight, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing
-  /// has changed); a sampling entry produced at least one token or failed, and at most one more than its lookahead
-  /// (asserted; else it counts as the nearest that is possible). O(scheduled + evicted), and a pass over the residents'
-  /// pointers if places change.
+  /// has changed). A sampling entry failed or produced from 1 to 1 + lookahead tokens (asserted; else it counts as the
+  /// nearest valid value). O(scheduled + evicted), and a pass over the residents' pointers if places change.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
     TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");
@@ -425,10 +426,10 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// Drops the newest plan as if it had never been made (except that its `now` has come: requests have aged). O(blocks
-  /// it had reserved). Only for a plan that was not run, not even in part: blocks that it took from others count as
-  /// untouched again. Requires: `p` is the newest plan in flight, and no plan has been committed or abandoned since it
-  /// was made (asserted; else `invalid`, and nothing has changed).
+  /// Drops the newest plan as if it had never been made, except for its `now`: requests have aged. O(blocks it had
+  /// reserved). Only for a plan that was not run, not even in part: blocks that it took from others count as untouched
+  /// again. Requires: `p` is the newest plan in flight, with no commit or abandon since it was made (asserted; else
+  /// `invalid`, and nothing has changed).
   status abandon(const plan_type& p) noexcept {
     TESSERA_ASSERT(is_open(p), "not the pending plan, or others have been made or settled since");
     if (!is_open(p)) return status::invalid;
@@ -436,16 +437,16 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  // -- what is known -----------------------------------------------------------------------------------------------
+  // -- queries -----------------------------------------------------------------------------------------------------
 
-  /// Whether a sequence of this length that is to generate so many tokens more can run here, on the empty instance.
+  /// Whether a sequence of this length with `to_come` more tokens to generate can run here, on the empty instance.
   /// O(1).
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
     // The last token generated needs no KV, hence the - 1.
     return length <= longest_ && max(to_come, tokens{1}) - tokens{1} <= longest_ - length;
   }
 
-  /// Why a live request is not in the latest plan; `none` if it is, or has ended; `not_planned` after an `abandon`.
+  /// Why a live request is not in the latest plan. `none` if it is, or has ended; `not_planned` after an `abandon`.
   /// O(1), or O(log residents) for a resident while a plan is open. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
     return is_live(r.state().life) ? detail::why_not_in(plans_.latest(), roster_.residents, longest_, r)
@@ -454,12 +455,12 @@ class iteration_scheduler {
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).
   [[nodiscard]] bool plan_pending() const noexcept { return plans_.size() != 0; }
-  /// How many plans wait for `commit`. O(1).
+  /// The number of plans that wait for `commit`. O(1).
   [[nodiscard]] std::size_t plans_in_flight() const noexcept { return plans_.size(); }
-  /// Whether the newest plan can still be abandoned: nothing has been planned or settled since. O(1).
+  /// Whether the newest plan can still be abandoned: no plan has been made or settled since. O(1).
   [[nodiscard]] bool can_abandon() const noexcept { return plans_.has_open(); }
-  /// Whether a plan in flight has the request: it computes something for it, took its blocks, or copies its last one.
-  /// Of a plan that is open, not all are known by this yet. O(plans in flight). Requires: it is here.
+  /// Whether a plan in flight contains the request: it computes something for it, took its blocks, or copies its last
+  /// one. For an open plan this may be incomplete. O(plans in flight). Requires: it is here.
   [[nodiscard]] bool is_in_flight(const Request& r) const noexcept {
     bool copied = false;
     plans_.for_each([&](const step& s) noexcept { copied = copied || roster_.kv.is_filled_by(r, s.moves.copies); });
@@ -471,11 +472,11 @@ class iteration_scheduler {
   [[nodiscard]] std::size_t resident_count() const noexcept { return roster_.residents.size(); }
   /// Requests that hold no blocks and are parked. O(1).
   [[nodiscard]] std::size_t parked_count() const noexcept { return roster_.parked.size(); }
-  /// Copies out that are waited for: rows of blocks whose requests have left. O(1).
+  /// Copies out in progress: rows of blocks that their requests have left. O(1).
   [[nodiscard]] std::size_t draining_count() const noexcept { return roster_.draining; }
-  /// Requests that hold blocks and are suspended, parked or waiting for their KV. O(1).
+  /// Requests that hold blocks and are suspended, parked or loading their KV. O(1).
   [[nodiscard]] std::size_t suspended_count() const noexcept { return roster_.suspended.size(); }
-  /// No request is here, nor held by a plan in flight. O(plans in flight).
+  /// Whether no request is here, nor held by a plan in flight. O(plans in flight).
   [[nodiscard]] bool idle() const noexcept {
     bool holds = false;
     plans_.for_each([&](const step& s) noexcept { holds = holds || !s.ended.empty(); });
@@ -484,29 +485,29 @@ class iteration_scheduler {
   }
   /// Requests that hold device blocks and run, in rank order. Invalidated by every other call.
   [[nodiscard]] std::span<Request* const> residents() const noexcept { return roster_.residents.all(); }
-  /// The waiting requests, in rank order from `front()`: an `ordered_queue`, or, where the gate sees classes, a
+  /// The waiting requests, in rank order from `front()`: an `ordered_queue` or, if the gate sees classes, a
   /// `class_queue`.
   [[nodiscard]] const auto& waiting() const noexcept { return roster_.waiting; }
-  /// What has happened so far. O(1).
+  /// The counters so far. O(1).
   [[nodiscard]] const scheduler_counters& counters() const noexcept { return roster_.counters; }
-  /// The gate, as it counts by now.
+  /// The gate, with its present state.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
-  /// The block store, to look at.
+  /// The block store, for reading.
   [[nodiscard]] const auto& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
   [[nodiscard]] const typename ledger::tables_type& tables() const noexcept { return roster_.kv.tables(); }
-  /// The host tier, to look at.
+  /// The host tier, for reading.
   [[nodiscard]] const auto& host() const noexcept { return roster_.kv.host(); }
-  /// As given at construction.
+  /// The limits given at construction.
   [[nodiscard]] const limits& size_limits() const noexcept { return limits_; }
   /// Device blocks that a request holds, shared ones included; 0 while it waits. O(1). Requires: it is here.
   [[nodiscard]] blocks blocks_held(const Request& r) const noexcept {
     return r.state().row == no_index ? blocks{} : roster_.kv.held(r);
   }
-  /// Forgets what the prefix cache knows (the weights have changed): nobody who starts from now on shares what was
-  /// computed before, nor what is computed on top of it. Blocks in use stay in use. Who has computed something goes on
-  /// with it, also one that is swapped out; `preempt` or cancel it if it must not. What is adopted later counts as new.
-  /// O(blocks + requests). `busy` while a plan is open.
+  /// Clears the prefix cache (the weights have changed): requests that start from now on share no KV computed before,
+  /// nor any that continues it. Blocks in use stay in use. A request with computed KV keeps it, also if it is swapped
+  /// out; `preempt` or cancel it if it must not. Requests adopted later count as new. O(blocks + requests). `busy`
+  /// while a plan is open.
   [[nodiscard]] status forget_prefixes() noexcept
     requires requires(BlockStore& store) { store.clear(); }
   {
@@ -514,13 +515,13 @@ class iteration_scheduler {
     roster_.forget_prefixes();
     return status::ok;
   }
-  /// Who hears of what the prefix cache knows (`kv::event_ring`): what it has to say is final when no plan is open.
+  /// The sink of prefix cache events (`kv::event_ring`): its content is final when no plan is open.
   [[nodiscard]] auto& cache_events() noexcept
     requires requires(ledger& kv) { kv.store().sink(); }
   {
     return roster_.kv.store().sink();
   }
-  /// Device blocks that requests hold (cached blocks that nobody uses do not count).
+  /// Device blocks that requests hold (cached blocks without an owner do not count).
   [[nodiscard]] blocks device_blocks_held() const noexcept { return capacity() - blocks{free_blocks()}; }
   /// Host blocks that swapped requests hold.
   [[nodiscard]] blocks host_blocks_held() const noexcept {
@@ -567,15 +568,15 @@ class iteration_scheduler {
     if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
     return status::accepted;
   }
-  /// Whether something else writes to its blocks.
+  /// Whether a transfer writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {
     return r.state().life == lifecycle::suspended && r.state().loads;
   }
-  /// Whether the plan that is open starts a request that waits.
+  /// Whether the open plan starts a waiting request.
   [[nodiscard]] bool is_starting(const Request& r) const noexcept {
     return plans_.has_open() && r.state().life == lifecycle::waiting && plans_.latest().has_mark(r, plan_mark::runs);
   }
-  /// `as`: what becomes of a request whose blocks are held until the copy is done.
+  /// `as`: the state of a request after its blocks are held until the copy is done.
   [[nodiscard]] status drain(Request& r, lifecycle as, time_point deadline, std::uint64_t& ticket) noexcept {
     if (!roster_.contains(r) || r.state().row == no_index) return status::unknown_request;
     if (plans_.has_open() || is_in_flight(r) || roster_.kv.awaits_copy(r) || is_loading(r)) return status::busy;
@@ -591,7 +592,7 @@ class iteration_scheduler {
   roster roster_;
   [[no_unique_address]] shown_tables tables_;
   detail::plan_ring<Request> plans_;
-  std::uint64_t tickets_ = 0;  ///< Given for blocks that are draining.
+  std::uint64_t tickets_ = 0;  ///< Tickets given for draining blocks.
 };
 
 TESSERA_NAMESPACE_END

@@ -18,24 +18,24 @@
 #include <utility>
 
 /// @file
-/// What plans do to the KV memory of one instance, written down so that it can be undone.
+/// The changes of plans to the KV memory of one instance, logged so that they can be undone.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// What `share_prefix` took from the prefix cache.
+/// The part of a prompt that `share_prefix` took from the prefix cache.
 struct prefix_hit {
   std::size_t taken = 0;  ///< Blocks.
-  tokens length{};        ///< Tokens whose KV is there.
+  tokens length{};        ///< Tokens with KV there.
   std::size_t known = 0;  ///< For `known_beyond`.
-  blocks unsure{};        ///< Of the blocks, so many that nobody held, but others may hold the same: if these are
-                          ///< evicted, those will be found.
+  blocks unsure{};        ///< Blocks of these without an owner, which may have twins. If they are evicted, the twins
+                          ///< are found.
 };
 
-/// The KV memory of one instance, and what the open plan has done to it, so that it can be undone exactly. Each
-/// operation is written down; undoing replays them backwards, which the stores promise to take to the letter.
+/// The KV memory of one instance with a journal of the open plan's changes, so that they can be undone exactly. Undoing
+/// replays the journal backwards; the stores guarantee that this is exact.
 ///
-/// The row of a victim stays readable until the plan is settled, because the engine copies from it; hence there are
+/// The row of a victim stays readable until the plan is settled, because the engine copies from it. Hence there are
 /// twice as many rows as residents, and as many again for each further plan in flight.
 template <schedulable Request, class BlockStore>
 class kv_ledger : public kv_memory<Request, BlockStore> {
@@ -57,7 +57,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   using memory_type::written_blocks;
 
  public:
-  using hash = typename memory_type::hash;  ///< Of a full block.
+  using hash = typename memory_type::hash;  ///< The hash of a full block.
   using memory_type::forget_host_copy;
   using memory_type::has_two_levels;
   using memory_type::keeps_to_itself;
@@ -81,13 +81,13 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
         journal_{memory, reservations(l)},
         swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)} {}
 
-  /// Blocks of a request for KV that is on its way, but for the first `hits`, which have it.
+  /// Blocks of a request with KV in transfer, except for the first `hits`, which have it.
   [[nodiscard]] std::span<const kv::block_id> awaited(const Request& r, std::size_t hits) const noexcept {
     return table_.row(r.state().row).first(written_blocks(r.state())).subspan(hits);
   }
 
-  /// The last plan that reads those blocks, or copies from them, if it is in flight still; the one that is being made
-  /// counts for all of its copies. O(blocks of the request).
+  /// The last plan in flight that reads those blocks, or copies from them. The present plan counts for all of its
+  /// copies. O(blocks of the request).
   [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
     const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
     if (copies) return plan_;
@@ -100,8 +100,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  /// The plan with this number begins, and the one with the number `before` is the newest in flight, if there is one;
-  /// what that did stands.
+  /// Begins the plan with this number. `before` is the number of the newest plan in flight, if there is one; its
+  /// changes are final.
   void begin(kv_moves<Request>& moves, std::uint64_t plan, std::uint64_t before) noexcept {
     moves_ = &moves;
     plan_ = plan;
@@ -112,7 +112,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     journal_.clear();
   }
 
-  /// Where the journal is now, for `roll_back`.
+  /// The end of the journal, for `roll_back`.
   [[nodiscard]] std::size_t mark() const noexcept { return journal_.size(); }
 
   /// Gives a request an empty row.
@@ -120,11 +120,11 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     state& s = state_of(r);
     s.row = table_.acquire_row();
     TESSERA_ASSERT(s.row != no_index, "who starts one sees to it that there is a row");
-    note(reservation::what::row, r, mark_of(s));  // of a plan before, which a start overwrites
+    note(reservation::what::row, r, mark_of(s));  // belongs to an earlier plan; a start overwrites it
   }
 
-  /// Takes the blocks that the prefix cache has of this prompt. At least one token is left to compute, because the
-  /// step must sample from it.
+  /// Takes the blocks that the prefix cache has of this prompt. At least one token is left to compute, because the step
+  /// must sample from it.
   [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
     if constexpr (shares) {
       const state& s = r.state();
@@ -164,8 +164,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     demote(r, ids);
   }
 
-  /// Blocks of its prefix behind the first `hits`, which the device has, that are known on the host: nobody stores
-  /// anything to them before this plan is run. Returns how many.
+  /// Finds blocks of its prefix on the host, behind the first `hits`, which the device has. They are pinned until this
+  /// plan is run. Returns their number.
   [[nodiscard]] std::size_t find_on_host(Request& r, std::size_t hits) noexcept {
     if constexpr (has_two_levels) {
       const std::span<const hash> hashes = usable_hashes(r).subspan(hits);
@@ -187,14 +187,14 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
       return 0;
     }
   }
-  /// What `find_on_host` found last comes to the row that the request was given, behind its first `hits` blocks.
+  /// Loads the blocks of the latest `find_on_host` into the request's row, behind its first `hits` blocks.
   void load(Request& r, std::size_t hits, std::size_t n) noexcept {
     if (n == 0) return;
     moves_->swap_in.push_back({&r, hits, table_.row(r.state().row).subspan(hits, n), moves_->loads.back()});
     moves_->found_on_host += n;
   }
 
-  /// A request found no block in this plan.
+  /// Marks that a request found no block in this plan.
   void mark_stalled(Request& r, std::uint32_t plan_id) noexcept {
     state& s = state_of(r);
     note(reservation::what::stalled, r, mark_of(s));
@@ -202,8 +202,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     s.mark = plan_mark::stalled;
   }
 
-  /// Takes a request's blocks away, after copying those that nobody else holds to the host if `mode` says so and there
-  /// is room. `kept` is what `kept_by_others` said. O(blocks held).
+  /// Takes a request's blocks away. If `mode` says so and there is room, copies those without another owner to the host
+  /// first. `kept` is the result of `kept_by_others`. O(blocks held).
   void evict(Request& r, preemption_mode mode, std::size_t kept, std::uint32_t plan_id) noexcept {
     state& s = state_of(r);
     const std::span<const kv::block_id> row = table_.row(s.row);
@@ -227,8 +227,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     s.mark = plan_mark::preempted;
   }
 
-  /// Has the KV of a swapped or adopted request brought to the row that it was given, but for the first `hits` blocks,
-  /// which are there.
+  /// Fetches the KV of a swapped or adopted request into its row, except for the first `hits` blocks, which are there.
   void bring_back(Request& r, std::size_t hits) noexcept {
     const state& s = r.state();
     const std::size_t written = written_blocks(s);
@@ -242,10 +241,10 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     }
   }
 
-  /// The plan that was made last has never been. Requires: all of it was undone.
+  /// Forgets the latest plan. Requires: all of its changes were undone.
   void forget_plan() noexcept { plan_ = before_; }
 
-  /// Undoes what was done since `mark`, latest first. Returns the number of evictions undone.
+  /// Undoes all changes since `mark`, latest first. Returns the number of evictions undone.
   std::size_t roll_back(std::size_t mark) noexcept {
     std::size_t evictions = 0;
     for (; journal_.size() > mark; journal_.pop_back()) {
@@ -311,10 +310,10 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     return evictions;
   }
 
-  // -- settling: for good ------------------------------------------------------------------------------------------
+  // -- settling: final ---------------------------------------------------------------------------------------------
 
-  /// A plan stands, and cannot be undone any more: what it copies to the host can be found there from now on, and what
-  /// it copies from there may go when the next has stored something else.
+  /// Makes a plan final: it cannot be undone any more. Blocks that it copies to the host are findable there from now
+  /// on. Blocks that it copies from there may be replaced from now on.
   void stands(const kv_moves<Request>& moves) noexcept {
     if (overlaps_) {
       for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
@@ -328,7 +327,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
         if (end > t.first + t.host.size()) end = t.first + t.host.size();
         for (std::size_t i = t.first; i < end; ++i) host_.publish(t.host[i - t.first], hashes[i]);
       }
-      // In the order in which they were evicted, so that what went first goes first here, too.
+      // In the order of their evictions, so that they are evicted here in the same order.
       for (std::size_t i = 0; i != moves.demoted.size(); ++i) {
         host_.settle(moves.demoted[i].host, blocks_.last_hash(moves.demoted[i].device));
       }
@@ -337,22 +336,22 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
       static_cast<void>(moves);
     }
   }
-  /// No prefix is known any more.
+  /// Forgets all prefixes.
   void forget_prefixes() noexcept {
     blocks_.clear();
     if constexpr (has_two_levels) host_.clear();
   }
 
-  /// Copies on write have been told of, by a plan that was run.
+  /// Drops the copies on write: a plan that was run has listed them.
   void copies_done() noexcept { copies_.clear(); }
 
-  /// Rows of victims are given up with the plan that evicted them.
+  /// Gives up the rows of victims, with the plan that evicted them.
   void close_rows(kv_moves<Request>& moves) noexcept {
     for (const std::uint32_t row : moves.left_rows) table_.release_row(row);
     moves.left_rows.clear();
   }
 
-  /// The same while a plan in flight has the request: its row is given up with that.
+  /// The same while a plan in flight contains the request: its row is given up with that plan.
   void release(Request& r, kv_moves<Request>& moves) noexcept {
     wish(blocks_, r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
@@ -361,8 +360,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     moves.left_rows.push_back(row);
   }
 
-  /// `child` gets a row of its own with the blocks of `parent`; the last one, if it is not full, is copied by the next
-  /// plan. False, and no change, if there is no row, no block for the copy, or too many copies are to be told of.
+  /// `child` gets a row of its own with the blocks of `parent`. If the last one is not full, the next plan copies it.
+  /// False, and no change, if there is no row, no block for the copy, or no room to list the copy.
   [[nodiscard]] bool fork(const Request& parent, Request& child) noexcept {
     const std::uint32_t from = parent.state().row;
     const tokens computed = parent.state().computed;
@@ -381,14 +380,14 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
       static_cast<void>(copies.ensure_writable(row, computed, copy));
       own_.left(row, {&before, 1}, blocks_);
       own_.taken(row, table_.row(row).subspan(last, 1));
-      // In the order in which they were asked for, each is right, even if its source is the target of one before, or
-      // has been given up and taken again since.
+      // In the order of the forks each copy is right, even if its source is an earlier one's target, or was freed and
+      // reallocated since.
       copies_.push_back(copy);
     }
     return true;
   }
 
-  /// Whether a block of the request is still to be filled by a copy of which no plan has told.
+  /// Whether a copy that no plan has listed yet fills a block of the request.
   [[nodiscard]] bool awaits_copy(const Request& r) const noexcept { return is_filled_by(r, copies_); }
   /// Whether one of `copies` fills a block of the request.
   [[nodiscard]] bool is_filled_by(const Request& r, std::span<const kv::block_copy> copies) const noexcept {
@@ -402,16 +401,15 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   }
 
  private:
-  /// One undoable thing that a plan has done.
+  /// One undoable change of a plan.
   struct reservation {
     enum class what : std::uint8_t { row, shared, grown, evicted, stalled, demoted, loaded } kind;
     Request* request;
     std::uint64_t count;  ///< Blocks (`shared`, `grown`), or the previous mark (others).
   };
 
-  // Per admitted request a row, a shared prefix and an allocation; per resident a growth, an eviction or
-  // a mark; per scheduled
-  // request its lookahead.
+  // Per admitted request a row, a shared prefix and an allocation. Per resident a growth, an eviction or a mark. Per
+  // scheduled request its lookahead.
   static constexpr std::size_t reservations(const scheduler_limits& l) noexcept {
     return (has_two_levels ? 10 : 6) * l.residents;
   }
@@ -424,7 +422,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     s.mark = static_cast<plan_mark>(mark & 0xffU);
   }
 
-  /// What was evicted for these blocks goes to the host, unless it is there or leaves for there in this plan already.
+  /// Copies the content that was evicted for these blocks to the host, unless it is there already or is copied in this
+  /// plan.
   void demote(Request& r, std::span<const kv::block_id> ids) noexcept {
     if constexpr (has_two_levels) {
       if (!BlockStore::demotes) return;
@@ -455,21 +454,21 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     journal_.push_back({kind, &r, count});
   }
 
-  kv_moves<Request>* moves_ = nullptr;   ///< Of the plan that was made last.
-  fixed_vector<kv::block_copy> copies_;  ///< Until a plan with them was run.
+  kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
+  fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;
-  std::uint32_t* swapped_in_round_;  ///< By device block: the plan that swapped it out last,
-  std::uint32_t round_ = 0;          ///< of so many that were made.
+  std::uint32_t* swapped_in_round_;  ///< By device block: the latest plan that swapped it out,
+  std::uint32_t round_ = 0;          ///< and the number of the present plan.
 };
 
 /// Whether a store is `kv::groups`.
 template <class Store>
 inline constexpr bool is_kv_groups = false;
-/// Whether a request's hashes, if it has any, are those of such a store.
+/// Whether a request's hashes, if it has any, suit such a store.
 template <class Request, class Store>
 inline constexpr bool hashes_by_group = true;
 
-/// What keeps account of the KV in such a store.
+/// The ledger for such a store.
 template <class Request, class BlockStore>
 struct ledger_of {
   using type = kv_ledger<Request, BlockStore>;

@@ -17,12 +17,13 @@
 #include <utility>
 
 /// @file
-/// The KV memory of one instance: which request has which blocks, what it lacks, what of it others find.
+/// The KV memory of one instance: the blocks of each request, the blocks that it lacks, and the blocks that others can
+/// find.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The order of eviction is told what a request wants of these of its blocks, if it wants to know. O(ids.size()).
+/// Tells the eviction order a request's wish for these of its blocks, if the order takes wishes. O(ids.size()).
 template <class BlockStore, class Request>
 void wish(BlockStore& blocks, const Request& r, std::span<const kv::block_id> ids) noexcept {
   if constexpr (requires { blocks.wish(ids, BlockStore::eviction_type::wish(r)); }) {
@@ -43,34 +44,35 @@ struct host_of<BlockStore> {
   using type = typename BlockStore::host_type;
 };
 
-/// The KV memory of one instance: blocks, block tables and host tier. What is done here is done for good; what a plan
-/// does, and may undo, is in `kv_ledger`. Knows nothing of order or admission.
+/// The KV memory of one instance: blocks, block tables and host tier. Changes here are final; changes that a plan may
+/// undo are in `kv_ledger`. Independent of order and admission.
 ///
-/// Others ask in tokens, and are answered in blocks to be had: how large these are, and of how many kinds, is known
-/// here alone.
+/// Callers ask in tokens, and get answers in blocks. Only this class knows their size and kinds.
 template <schedulable Request, class BlockStore>
 class kv_memory {
  protected:
   using state = typename Request::state_type;
 
  public:
-  /// `cached_blocks` of one whose KV was computed before the prefixes were forgotten: nobody is to find any of it.
+  /// `cached_blocks` of a request with KV computed before the prefixes were forgotten: none of it is to be found.
   static constexpr std::uint32_t keeps_to_itself = no_index;
 
-  using hash = kv::hash_of<BlockStore>;                                                         ///< Of a full block.
-  static constexpr bool shares = prefix_hashed<Request, hash> && kv::prefix_store<BlockStore>;  ///< Whether blocks are.
+  using hash = kv::hash_of<BlockStore>;                                                         ///< The hash of a full
+                                                                                                ///< block.
+  static constexpr bool shares = prefix_hashed<Request, hash> && kv::prefix_store<BlockStore>;  ///< Whether blocks are
+                                                                                                ///< shared.
 
   using host_type = typename host_of<BlockStore>::type;  ///< Host memory.
   static constexpr bool has_two_levels =
-      shares && !std::same_as<host_type, kv::host_tier>;  ///< Whether prefixes are found there, too.
+      shares && !std::same_as<host_type, kv::host_tier>;  ///< Whether prefixes are found there as well.
 
-  using limits = scheduler_limits;      ///< What there must be room for.
-  using tables_type = kv::block_table;  ///< Who has which blocks.
+  using limits = scheduler_limits;      ///< Capacities.
+  using tables_type = kv::block_table;  ///< The blocks of each row.
   template <class Tables>
-  using shown_by = Tables;  ///< The same as a plan shows it.
+  using shown_by = Tables;  ///< The form in which a plan shows it.
 
-  static constexpr bool travels = true;  ///< Whether KV comes from, and goes to, other instances and the host.
-  static constexpr bool slides = false;  ///< Whether blocks are given back while a request goes on.
+  static constexpr bool travels = true;  ///< Whether KV moves between this instance, other instances and the host.
+  static constexpr bool slides = false;  ///< Whether blocks are given back while a request runs.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] static constexpr tokens longest(const scheduler_limits& l) noexcept { return l.longest(); }
@@ -88,14 +90,14 @@ class kv_memory {
   [[nodiscard]] std::int64_t free_blocks() const noexcept { return static_cast<std::int64_t>(blocks_.free()); }
   [[nodiscard]] std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(blocks_.capacity()); }
   [[nodiscard]] std::size_t free_rows() const noexcept { return table_.free_rows(); }
-  /// Tokens in a block, for policies that go by it.
+  /// Tokens in a block, for policies that use it.
   [[nodiscard]] tokens block_size() const noexcept { return block_size_; }
-  /// Whether drafts can be refused.
+  /// Whether drafts can be rejected.
   [[nodiscard]] static constexpr bool takes_drafts() noexcept { return true; }
 
   // -- demand ------------------------------------------------------------------------------------------------------
 
-  /// Blocks that a sequence holds when it is so long.
+  /// Blocks that a sequence of this length holds.
   [[nodiscard]] blocks whole(tokens length) const noexcept { return blocks_for(length, block_size_); }
 
   /// Device blocks in a row that is in use.
@@ -103,47 +105,48 @@ class kv_memory {
     return blocks{static_cast<std::int64_t>(table_.size(row))};
   }
 
-  /// The same of a request that has a row.
+  /// The same for a request with a row.
   [[nodiscard]] blocks held(const Request& r) const noexcept { return held(r.state().row); }
 
-  /// Blocks that it will hold in addition when it is so long.
+  /// Blocks that it will hold in addition at this length.
   [[nodiscard]] blocks to_come(const Request& r, tokens length) const noexcept {
     return max(whole(length) - held(r), blocks{});
   }
 
-  /// Blocks that it lacks for the KV of its first `length` tokens, and, kept for it, of its first `reserved`.
+  /// Blocks that it lacks for the KV of its first `length` tokens, and for its first `reserved`, which are kept for it.
   [[nodiscard]] blocks lacks(const Request& r, tokens length, tokens reserved = {}) const noexcept {
     return to_come(r, max(length, reserved));
   }
 
-  /// Tokens for whose KV it has blocks.
+  /// Tokens that it has blocks for.
   [[nodiscard]] tokens room(const Request& r) const noexcept { return block_size_ * held(r).count(); }
 
-  /// How long it can become with so many more, at most `wanted`.
+  /// The length that it can reach with `more` blocks, at most `wanted`.
   [[nodiscard]] tokens reach(const Request& r, tokens wanted, blocks more) const noexcept {
     return min(wanted, block_size_ * (held(r) + more).count());
   }
 
-  /// `room` of rows in which no block is new; 0 of others. A value, so that who asks of many looks nothing up twice.
+  /// `room` of rows without new blocks; 0 for others. A function object, so that a loop over many rows looks nothing up
+  /// twice.
   [[nodiscard]] auto told_room() const noexcept {
     return [table = &table_, block_size = block_size_.count()](std::uint32_t row) noexcept {
       return static_cast<std::int64_t>(table->told_size(row)) * block_size;
     };
   }
 
-  /// Blocks with KV that it has, wherever.
+  /// Blocks with KV that it has, on device or host.
   [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
 
-  /// Blocks that it found in the prefix cache when it started, at most.
+  /// Blocks that it found in the prefix cache when it started, an upper bound.
   [[nodiscard]] blocks found(const Request& r) const noexcept {
     return blocks{static_cast<std::int64_t>(r.state().shared_blocks)};
   }
 
-  /// Blocks that a row does not share with another.
+  /// Blocks that a row holds alone.
   [[nodiscard]] std::int64_t exclusive(const Request& r) const noexcept { return own_.of(r.state().row); }
 
-  /// Whether a request has hashes of blocks that its first `length` tokens do not fill. Such a block would be found by
-  /// one that goes on otherwise. O(1).
+  /// Whether a request has hashes of blocks that its first `length` tokens do not fill. Another request with a
+  /// different continuation would find such a block. O(1).
   [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
     if constexpr (shares) {
       return std::span<const hash>{r.prefix_hashes()}.size() > static_cast<std::size_t>(length / block_size_);
@@ -153,8 +156,8 @@ class kv_memory {
     }
   }
 
-  /// The hash of the block that a request computes behind its first `n` tokens, once others can find it there; null if
-  /// none can. O(1).
+  /// The hash by which others can find the block that a request computes behind its first `n` tokens; null if there is
+  /// none. O(1).
   [[nodiscard]] const hash* next_hash(const Request& r, tokens n) const noexcept {
     if constexpr (shares) {
       const std::span<const hash> hashes = r.prefix_hashes();
@@ -166,7 +169,8 @@ class kv_memory {
     }
   }
 
-  /// The hash of the block that a request which starts would take behind `n` tokens if it were known; null if none.
+  /// The hash of the block that a starting request would take behind `n` tokens if it were known; null if there is
+  /// none.
   [[nodiscard]] const hash* next_wanted(const Request& r, tokens n) const noexcept {
     if constexpr (shares) {
       const std::span<const hash> hashes = usable_hashes(r);
@@ -178,7 +182,7 @@ class kv_memory {
     }
   }
 
-  /// Blocks that a request lacks when the first `known` of its prompt are found.
+  /// Blocks that a request lacks if the first `known` blocks of its prompt are found.
   [[nodiscard]] blocks behind(tokens length, std::uint32_t known) const noexcept {
     return max(whole(length) - blocks{static_cast<std::int64_t>(known)}, blocks{});
   }
@@ -192,7 +196,7 @@ class kv_memory {
       return false;
     }
   }
-  /// How many more blocks of its prefix are known than when `known` was true, which it is again.
+  /// The number of blocks of its prefix that became known since `known` was computed. Updates `known`.
   [[nodiscard]] blocks known_beyond(const Request& r, std::size_t& known) const noexcept {
     const std::size_t before = known;
     if constexpr (shares) {
@@ -227,7 +231,7 @@ class kv_memory {
 
   // -- what the engine knows ---------------------------------------------------------------------------------------
 
-  /// Blocks at the end of a row of which nobody was told yet.
+  /// Blocks at the end of a row that the engine was not told of yet.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     return static_cast<std::uint32_t>(table_.size(row) - table_.told(row));
   }
@@ -237,7 +241,7 @@ class kv_memory {
 
   void tell(std::uint32_t row) noexcept { table_.tell(row); }
 
-  // -- for good ----------------------------------------------------------------------------------------------------
+  // -- final -------------------------------------------------------------------------------------------------------
 
   /// Gives back a request's blocks and row.
   void release(Request& r) noexcept {
@@ -245,7 +249,7 @@ class kv_memory {
     release_row(leave_row(r));
   }
 
-  /// Takes a request off its row, and gives that back: apart where the request goes before its blocks may.
+  /// Takes a request off its row, and returns the row: for a request that leaves before its blocks may.
   [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
     return std::exchange(request_access::state(r).row, no_index);
   }
@@ -255,7 +259,7 @@ class kv_memory {
     table_.release_row(row);
   }
 
-  /// Keeps the blocks of a request's first `length` tokens. Returns how many it gave back.
+  /// Keeps the blocks of a request's first `length` tokens. Returns the number given back.
   blocks trim(Request& r, tokens length) noexcept {
     const std::uint32_t row = r.state().row;
     const auto n = static_cast<std::size_t>(whole(length).count());
@@ -266,13 +270,13 @@ class kv_memory {
     return blocks{static_cast<std::int64_t>(size - n)};
   }
 
-  /// Whether there may be something to publish when a sequence has come to `computed` one by one.
+  /// Whether there may be a block to publish when a sequence has come to `computed`, token by token.
   [[nodiscard]] bool fills_block(const Request& /*r*/, tokens computed) const noexcept {
     return shares && computed % block_size_ == tokens{};
   }
 
-  /// Blocks that are full, with the KV of the first `computed` tokens, become findable. Returns how many of them
-  /// are also among the first `known` of the prefix of `watched`, if that is not null.
+  /// Makes full blocks findable that hold KV of the first `computed` tokens. Returns how many of them are also among
+  /// the first `known` of the prefix of `watched`, if that is not null.
   std::size_t publish(Request& r, tokens computed, const Request* watched, std::size_t known) noexcept {
     std::size_t seen = 0;
     if constexpr (shares) {
@@ -281,7 +285,7 @@ class kv_memory {
       if (s.cached_blocks >= hashes.size()) return 0;
       TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
       if (names_too_much(r, s.length)) {
-        s.cached_blocks = keeps_to_itself;  // which of its hashes are right, is not known
+        s.cached_blocks = keeps_to_itself;  // it is unknown which of its hashes are right
         return 0;
       }
       const auto full = static_cast<std::size_t>(computed / block_size_);
@@ -290,7 +294,7 @@ class kv_memory {
       const std::span<const hash> theirs = watched != nullptr ? watched->prefix_hashes() : std::span<const hash>{};
       const std::size_t from = s.cached_blocks;
       const std::size_t end = full < hashes.size() ? full : hashes.size();
-      // One that is known by another hash already, as a fork's may be, stays as it is.
+      // A block with another hash already, as a fork's may be, keeps it.
       static_cast<void>(blocks_.publish(row.first(end), hashes.first(end), from));
       wish(blocks_, r, row.first(end).subspan(from));
       for (std::size_t i = from; i < end && i < known && i < theirs.size(); ++i) {
@@ -303,8 +307,8 @@ class kv_memory {
     return seen;
   }
 
-  /// The last `n` tokens that were counted as computed are not: drafts that were refused. Of one that was swapped out
-  /// meanwhile, the copy is so much shorter. O(1), or O(blocks of the copy).
+  /// Takes back the last `n` computed tokens: drafts that were rejected. If the request was swapped out meanwhile, its
+  /// copy gets shorter. O(1), or O(blocks of the copy).
   void take_back(Request& r, tokens n) noexcept {
     state& s = state_of(r);
     if (n == tokens{} || s.computed == tokens{}) return;  // its KV was dropped meanwhile
@@ -380,7 +384,7 @@ class kv_memory {
     if (overlaps_) are_read(ids);
   }
 
-  /// Plans in flight may read these blocks, which are another's from now on.
+  /// Plans in flight may read these blocks, which other requests own from now on.
   void are_read(std::span<const kv::block_id> ids) noexcept {
     for (const kv::block_id id : ids) read_until_[id] = plan_;
   }
@@ -390,9 +394,10 @@ class kv_memory {
   kv::block_table table_;
   host_type host_;
   exclusive_blocks<shares> own_;
-  std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan when it was given back.
-  std::uint64_t plan_ = 0;     ///< The newest,
-  std::uint64_t before_ = 0;   ///< and the one before it, if that was in flight; else 0.
+  std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan at the time when it was
+                               ///< given back.
+  std::uint64_t plan_ = 0;     ///< The newest plan,
+  std::uint64_t before_ = 0;   ///< and the one before it, if it was in flight; else 0.
   bool overlaps_;
 };
 

@@ -12,11 +12,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// What one plan does to KV outside its kernels: copies, and who loses its blocks. The plan's spans point here, so it
-/// stays as it is until the plan is settled.
+/// The effects of one plan on KV outside its kernels: copies and evictions. The plan's spans point here, so it stays
+/// unchanged until the plan is settled.
 template <class Request>
 struct kv_moves {
-  /// Copies of blocks for forks: one for each group of layers.
+  /// Copies of blocks for forks: one per group of layers.
   template <class Limits>
   [[nodiscard]] static constexpr std::size_t most_copies(const Limits& l) noexcept {
     if constexpr (requires { l.layers; }) {
@@ -70,11 +70,13 @@ struct kv_moves {
   fixed_vector<preemption<Request>> victims;
   fixed_vector<kv::block_copy> copies;
   fixed_vector<kv_demotion> demoted;
-  fixed_vector<std::span<const kv::block_id>> loads;  ///< Host blocks of the transfers of those who never were there.
-  std::size_t loaded_blocks = 0;                      ///< In all: at most as many as there are.
-  std::size_t found_on_host = 0;                      ///< Of these, for those who start and compute.
-  fixed_vector<kv::block_id> host_ids;                ///< Of the transfers.
-  fixed_vector<std::uint32_t> left_rows;  ///< Rows, without blocks, of those who lost them: the spans lie in them.
+  fixed_vector<std::span<const kv::block_id>> loads;  ///< Host blocks of transfers for requests that were never swapped
+                                                      ///< out.
+  std::size_t loaded_blocks = 0;                      ///< Their number: at most the host's blocks.
+  std::size_t found_on_host = 0;                      ///< The number of these for requests that start and compute.
+  fixed_vector<kv::block_id> host_ids;                ///< Host blocks of all transfers.
+  fixed_vector<std::uint32_t> left_rows;  ///< Rows of evicted requests, which own no blocks any more: the spans lie in
+                                          ///< them.
 };
 
 }  // namespace detail

@@ -7,27 +7,30 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// How large a scheduler is. All storage follows from it.
+/// The capacities of a scheduler. All storage follows from them.
 struct scheduler_limits {
-  std::size_t requests = 4096;  ///< Most requests waiting; `submit` and `adopt` refuse more. Preempted ones find room.
+  std::size_t requests = 4096;  ///< Most requests waiting; `submit` and `adopt` refuse more. Preempted requests always
+                                ///< have room.
   std::size_t blocks = 0;       ///< KV blocks on the device.
   tokens block_size{16};        ///< Tokens per block.
   std::size_t residents = 256;  ///< Most requests that hold device blocks at once.
   std::size_t host_blocks = 0;  ///< KV blocks in host memory for swapped requests; 0: preemption always recomputes.
-                                ///< With a `kv::two_level_cache` for what is evicted, too.
-  tokens max_length{};          ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow. Say
-                                ///< it: each row of the block tables has room for so much (4 bytes a block, 4 times
-                                ///< `residents` rows in all, 6 times with 2 plans in flight).
-  std::size_t plans_in_flight = 1;  ///< Most plans that are made and not settled. 2: a step is planned while one runs.
-  std::size_t deadlines = 0;  ///< Most deadlines at once: of requests that stand aside or are to start by then, and of
-                              ///< blocks that are draining, each of which takes one even if it has none.
+                                ///< With a `kv::two_level_cache` also for evicted blocks.
+  tokens max_length{};          ///< Most KV of one sequence (the model's context); 0: as much as the blocks allow. Set
+                                ///< it: each row of the block tables has room for this length (4 bytes a block). There
+                                ///< are 4 times `residents` rows in all, those of the joined tables included; 6 times
+                                ///< with 2 plans in flight.
+  std::size_t plans_in_flight = 1;  ///< Most plans in flight: made and not settled. 2: a step is planned while one
+                                    ///< runs.
+  std::size_t deadlines = 0;  ///< Most deadlines at once: of parked requests, of requests that are to start, and of
+                              ///< draining blocks. Draining blocks take one even if they have no deadline.
 
   /// Most tokens of one sequence that have KV.
   [[nodiscard]] constexpr tokens longest() const noexcept {
     const tokens all = block_size * static_cast<std::int64_t>(blocks);
     return max_length > tokens{} ? min(max_length, all) : all;
   }
-  /// Rows of the block table: a request that leaves keeps its own until the plans that have it are settled.
+  /// Rows of the block table. A request that leaves keeps its row until the plans that contain it are settled.
   [[nodiscard]] constexpr std::size_t rows() const noexcept { return (1 + plans_in_flight) * residents; }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {

@@ -9,11 +9,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Slots for drafts, for those who sample, in rank order, from what is left of the budget and of the blocks when all
-/// have had their turn: as many as the policy says, and no more than the request can generate. What a step does not use
-/// is given back when it is settled, so speculation costs nobody an eviction, nor a start. (What it takes from a prefix
-/// cache is forgotten there, the coldest first.) A model with a recurrent state gets none: that cannot go back to what
-/// it was before a draft that was refused.
+/// Gives slots for drafts to requests that sample, in rank order, from the budget and blocks left after all turns. The
+/// draft policy sets the number; it is at most what the request can generate. Unused slots are given back when the step
+/// is settled, so speculation causes no eviction and delays no start. (Blocks that it takes from a prefix cache are
+/// evicted there, the coldest first.) A model with a recurrent state gets none: the state cannot go back to before a
+/// rejected draft.
 template <class Planning>
 void give_lookahead(Planning& p) noexcept {
   auto& step = p.step;

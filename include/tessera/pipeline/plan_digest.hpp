@@ -10,12 +10,12 @@
 #include <cstdint>
 
 /// @file
-/// One number for a plan: two plans with the same one are taken to be the same.
+/// A hash of a plan: two plans with the same hash are taken to be equal.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// One number for a plan. Terms are independent of each other, so that a processor works on many at a time.
+/// A hash of a plan. Its terms are independent, so that a processor computes many at a time.
 class plan_digest {
  public:
   void add(std::uint64_t a, std::uint64_t b = 0, std::uint64_t c = 0, std::uint64_t d = 0) noexcept {
@@ -23,7 +23,7 @@ class plan_digest {
                               (b ^ 0xc2b2'ae3d'27d4'eb4fULL) * k1 + std::rotl(c * k2, 31) + std::rotl(d * k3, 17);
     value_ = (std::rotl(value_, 5) ^ sum ^ (sum >> 29)) * k1;
   }
-  /// Not 0.
+  /// Never 0.
   [[nodiscard]] std::uint64_t value() const noexcept {
     const std::uint64_t v = value_ ^ (value_ >> 32);
     return v == 0 ? 1 : v;
@@ -36,8 +36,8 @@ class plan_digest {
   std::uint64_t value_ = 0x2545'f491'4f6c'dd1dULL;
 };
 
-/// Everything in a plan that an engine acts on. Of a row of the block tables, its length and the blocks that were in no
-/// plan before it: the others were in an earlier digest. O(entries + new blocks + blocks to copy).
+/// Hashes everything in a plan that an engine acts on. A row of the block tables enters with its length and its new
+/// blocks: its other blocks were in an earlier digest. O(entries + new blocks + blocks to copy).
 template <class Plan>
 [[nodiscard]] std::uint64_t digest_of(const Plan& p, const kv::block_table& table) noexcept {
   const auto number = [](auto count) noexcept { return static_cast<std::uint64_t>(count.count()); };

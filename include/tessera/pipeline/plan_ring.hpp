@@ -12,8 +12,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The plans in flight, oldest first: made, and neither committed nor abandoned. Only the newest can be *open*: nothing
-/// has been planned or settled since, so it can be undone to the letter.
+/// The plans in flight, oldest first: made, and neither committed nor abandoned. Only the newest can be *open*: no plan
+/// has been made or settled since, so it can be undone exactly.
 template <class Request>
 class plan_ring {
  public:
@@ -35,14 +35,14 @@ class plan_ring {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] bool full() const noexcept { return size_ == capacity_; }
   [[nodiscard]] step_type& oldest() noexcept { return steps_[first_]; }
-  /// The plan made last, even if it is settled.
+  /// The latest plan, even if it is settled.
   [[nodiscard]] step_type& latest() noexcept { return steps_[latest_]; }
   [[nodiscard]] const step_type& latest() const noexcept { return steps_[latest_]; }
   /// The newest plan in flight if it can still be abandoned, else null.
   [[nodiscard]] step_type* open() noexcept { return steps_[latest_].open ? steps_ + latest_ : nullptr; }
   [[nodiscard]] bool has_open() const noexcept { return steps_[latest_].open; }
 
-  /// A plan begins. Requires: `!full()`.
+  /// Begins a plan. Requires: `!full()`.
   [[nodiscard]] step_type& push() noexcept {
     latest_ = at(size_++);
     step_type& s = steps_[latest_];
@@ -61,10 +61,10 @@ class plan_ring {
     --size_;
   }
 
-  /// The last plan in flight that has the request, or had it when it was abandoned; null if there is none. Requires:
-  /// none is open. O(plans in flight).
+  /// The last plan in flight that contains the request, or contained it when it was abandoned; null if there is none.
+  /// Requires: none is open. O(plans in flight).
   [[nodiscard]] step_type* last_with(const Request& r) noexcept {
-    if (r.state().mark == plan_mark::none) return nullptr;  // in no plan yet, and `marked_in` means nothing
+    if (r.state().mark == plan_mark::none) return nullptr;  // in no plan yet, and `marked_in` has no meaning
     for (std::size_t i = size_; i-- != 0;) {
       step_type& s = steps_[at(i)];
       if (static_cast<std::int32_t>(r.state().marked_in - s.mark()) >= 0) return &s;
@@ -92,7 +92,7 @@ class plan_ring {
   std::size_t first_ = 0;
   std::size_t size_ = 0;
   std::size_t latest_ = 0;
-  std::uint64_t plans_ = 0;  ///< So many have been made.
+  std::uint64_t plans_ = 0;  ///< The number of plans made.
 };
 
 }  // namespace detail

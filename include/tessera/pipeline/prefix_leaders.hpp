@@ -12,14 +12,13 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Which prompts are being computed, by the hash of the next block of each: in the plan that is being made, and in the
-/// plans in flight. A request that lacks the same block need not compute it, too: it is found when that plan is
-/// settled.
+/// The prompts being computed, in the present plan and in plans in flight, by the hash of the next block of each. A
+/// request that lacks the same block need not compute it as well: it is found when that plan is settled.
 ///
-/// One block for each prompt is enough. Two prompts that begin alike are known up to the same block, which is the next
+/// One block per prompt suffices. Two prompts with equal beginnings are known up to the same block, which is the next
 /// one of both.
 ///
-/// A hash table with linear probing, made anew for each plan: a slot counts only if it is of this round. Every call is
+/// A hash table with linear probing, started anew for each plan: a slot is valid only in its round. Every call is
 /// expected O(1). 24 bytes a slot (32 with hashes of 128 bits), two to four slots for each resident and plan in flight.
 template <class Request, class Hash>
 class prefix_leaders {
@@ -27,17 +26,17 @@ class prefix_leaders {
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t prompts) noexcept {
     return storage_layout{}.add<slot>(slots_for(prompts)).bytes();
   }
-  /// There is room for so many prompts in one round.
+  /// Room for `prompts` prompts in one round.
   prefix_leaders(arena& memory, std::size_t prompts) noexcept
       : slot_{memory.take<slot>(slots_for(prompts))}, last_{slots_for(prompts) - 1} {}
 
-  /// No prompt is being computed.
+  /// Starts a round: no prompt is being computed.
   void begin() noexcept {
     if (++round_ != 0) return;
     for (std::size_t i = 0; i <= last_; ++i) slot_[i] = {};
     round_ = 1;
   }
-  /// A request computes the block with this hash. Where several compute one, the first by `before` counts.
+  /// Records that a request computes the block with this hash. If several compute it, the first by `before` counts.
   template <class Before>
   void add(const Hash& next, const Request& r, Before before) noexcept {
     slot& s = slot_[find(next)];
@@ -66,7 +65,7 @@ class prefix_leaders {
       return split_mix(h.low);
     }
   }
-  /// Its slot, or the free one where it belongs.
+  /// Its slot, or the free slot for it.
   [[nodiscard]] std::size_t find(const Hash& next) const noexcept {
     std::size_t i = static_cast<std::size_t>(mixed(next)) & last_;
     while (slot_[i].round == round_ && !(slot_[i].next == next)) i = (i + 1) & last_;

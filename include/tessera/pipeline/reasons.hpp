@@ -14,8 +14,8 @@ template <class Request>
   return false;
 }
 
-/// Why a live request is not in the latest plan; `none` if it is. O(log residents) for a resident while the plan is
-/// pending, else O(1 + skipped by the gate + held for a prefix). Where a prefill budget is spent, O(prefill entries)
+/// Why a live request is not in the latest plan; `none` if it is. For a resident: O(log residents) while the plan is
+/// pending. Otherwise O(1 + skipped by the gate + held for a prefix). If a prefill budget is spent, O(prefill entries)
 /// for a resident.
 template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
@@ -39,8 +39,8 @@ template <class Request, class Residents>
   if (step.prefill_left <= tokens{} && s.reach() - s.computed > tokens{1} && !(step.open && has_prefill(step, r))) {
     return wait_reason::budget_spent;
   }
-  // Who was resident before the plan is marked when it has run; until then, or until it counts as run,
-  // who has had its turn runs.
+  // A request that was resident before the plan is marked when the plan has run. Until then, or until it counts as run,
+  // a resident that has had its turn runs.
   if (step.open && residents.place_of(r) < step.next) return wait_reason::none;
   return step.stopped != wait_reason::none ? step.stopped : wait_reason::not_planned;  // suspended at the time
 }

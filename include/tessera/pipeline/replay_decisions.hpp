@@ -17,18 +17,18 @@
 #include <vector>
 
 /// @file
-/// Makes the calls of a `decision_log` again. For tests, and to look into what a user has sent: it allocates.
+/// Repeats the calls of a `decision_log`. For tests, and to inspect users' logs. It allocates.
 
 TESSERA_NAMESPACE_BEGIN
 
 /// How a replay ended.
 enum class replay_outcome : std::uint8_t {
-  same,         ///< All calls had the answers that the log says.
-  differs,      ///< One had another answer.
-  truncated,    ///< The log ends within a call, or before its answer: there the program stopped, or the file was cut.
-  malformed,    ///< It is no log of this version for such a scheduler and request, or says what no log says.
-  not_allowed,  ///< It has a call that its caller must not make: one plan too many, outcomes that cannot be.
-  too_large,    ///< The scheduler would take more memory than was said.
+  same,         ///< All calls had the logged answers.
+  differs,      ///< A call had another answer.
+  truncated,    ///< The log ends within a call, or before its answer: the program stopped there, or the file was cut.
+  malformed,    ///< It is not a log of this version for such a scheduler and request, or has an invalid value.
+  not_allowed,  ///< It has a call that its caller must not make: one plan too many, impossible outcomes.
+  too_large,    ///< The scheduler would take more memory than allowed.
 };
 
 /// A lower-case name, for logs.
@@ -44,19 +44,20 @@ enum class replay_outcome : std::uint8_t {
   return "?";
 }
 
-/// What came of a replay. Unless it is `same`, the call that it names is the one at which it ended.
+/// The result of a replay. Unless it is `same`, it names the call at which the replay ended.
 struct replay_result {
   replay_outcome outcome = replay_outcome::same;  ///< How it ended.
-  std::size_t calls = 0;                          ///< Calls that had the same answer: the number of the next, from 0.
-  decision call = decision::none;                 ///< What the next was; `none`: the end, or nothing that is known.
-  std::size_t offset = 0;                         ///< Where it begins in the log.
-  std::uint64_t expected = 0;  ///< If it differs: what the log says. A `status`, or for `plan` the digest.
-  std::uint64_t came = 0;      ///< And what came.
+  std::size_t calls = 0;                          ///< Calls that had the same answer: the number of the next call, from
+                                                  ///< 0.
+  decision call = decision::none;                 ///< The next call; `none`: the end, or an unknown call.
+  std::size_t offset = 0;                         ///< Its place in the log.
+  std::uint64_t expected = 0;  ///< If it differs: the logged answer. A `status`, or for `plan` the digest.
+  std::uint64_t came = 0;      ///< If it differs: the replayed answer.
 };
 
 namespace detail {
 
-/// Reads fields; once there are too few bytes, zeros.
+/// Reads fields. Returns zeros once there are too few bytes.
 class log_reader {
  public:
   explicit log_reader(std::span<const std::byte> bytes) noexcept : bytes_{bytes} {}
@@ -98,7 +99,7 @@ class log_reader {
   bool failed_ = false;
 };
 
-/// Limits that a scheduler may be made of: nothing overflows.
+/// Whether a scheduler can be made with these limits: nothing overflows.
 [[nodiscard]] constexpr bool are_possible(const scheduler_limits& l) noexcept {
   constexpr std::size_t most = std::size_t{1} << 30;
   constexpr std::size_t max_int32 = 0x7fff'ffff;
@@ -143,7 +144,7 @@ class replayer {
     if (!ended_) result_.outcome = o;
     ended_ = true;
   }
-  /// Whether a record has been read whole and `right`.
+  /// Whether a record has been read completely and is `right`.
   [[nodiscard]] bool read(bool right = true, replay_outcome otherwise = replay_outcome::malformed) noexcept {
     if (in_.failed()) {
       end(replay_outcome::truncated);
@@ -177,7 +178,7 @@ class replayer {
     static_cast<void>(read(known && same_clock && same_hashes && same_ticks && are_possible(l)));
   }
 
-  /// A time that can be counted with.
+  /// A time that arithmetic can handle.
   [[nodiscard]] time_point read_time() noexcept {
     using rep = typename clock::rep;
     if constexpr (std::floating_point<rep>) {
@@ -223,12 +224,12 @@ class replayer {
   }
   template <class... T>
   void read_members(std::tuple<T&...> members) noexcept {
-    // Of another type: what follows cannot be read.
+    // Another type: what follows cannot be read.
     if (in_.get<std::uint32_t>() != bytes_of(members)) values_ = false;
     if (!values_) return;
     std::apply([this](auto&... m) noexcept { (this->read_member(m), ...); }, members);
   }
-  /// A request that is to join. Null: it cannot be read.
+  /// A request that joins. Null: it cannot be read.
   [[nodiscard]] request* read_newcomer() {
     request& r = requests_.emplace_back();
     const auto life = in_.get<lifecycle>();
@@ -242,7 +243,7 @@ class replayer {
     std::span<const std::uint64_t> found;
     if constexpr (uses_hashes<Scheduler>) {
       const auto n = values_ ? in_.get<std::uint32_t>() : 0;
-      // Before there is memory for them.
+      // Checked before memory for them is allocated.
       if (n > in_.left() / sizeof(std::uint64_t)) {
         end(replay_outcome::truncated);
         return nullptr;
@@ -365,7 +366,7 @@ class replayer {
       }
       case decision::note:
         if (request* const r = read_name(); r != nullptr) {
-          request read_apart;  // what is cut must not be half of it
+          request read_apart;  // a truncated record must not set half of the members
           const log_reader members = in_;
           read_members(note_members(read_apart));
           if (!read(values_)) break;
@@ -403,7 +404,7 @@ class replayer {
       said.priority = in_.get<std::int32_t>();
       read_members(log_members(said));
     }
-    // What nobody can generate would only overflow sums.
+    // Larger values are impossible and would only overflow sums.
     if (!read(values_ && said.max_output >= tokens{} && said.max_output < tokens{std::int64_t{1} << 40})) return;
     const log_reader after = in_;
     const status came = s.update(*r, [&](request& q) noexcept {
@@ -474,27 +475,27 @@ class replayer {
   request nobody_;
   std::vector<request*> names_;
   std::vector<outcome> outcomes_;
-  std::deque<plan_type> plans_;  ///< In flight.
+  std::deque<plan_type> plans_;  ///< Plans in flight.
   replay_result result_;
   bool ended_ = false;
-  bool times_ = true;   ///< Whether all times could be counted with,
-  bool values_ = true;  ///< and all else was what it can be.
+  bool times_ = true;   ///< Whether all times were usable,
+  bool values_ = true;  ///< and all other values valid.
 };
 
 }  // namespace detail
 
-/// Makes the calls of a log again, on a new scheduler of the same limits, and compares the answers. It ends with the
-/// first that differs; so `result.calls` in a condition of a breakpoint leads to where it went wrong.
+/// Repeats the calls of a log on a new scheduler with the same limits, and compares the answers. It ends with the first
+/// that differs. So `result.calls` in a breakpoint's condition leads to the point of failure.
 ///
-/// The log may be anybody's: every field is checked, and what cannot be is an outcome, not a failed assertion. What
-/// the order looks at (`logged_members`) is taken as it is. The same decisions come of the same library, the same
-/// `config`, and policies that look at nothing that is not in the log.
+/// The log need not be trusted: every field is checked, and an impossible value is an outcome, not a failed assertion.
+/// The members that the order reads (`logged_members`) are taken as they are. The decisions are the same with the same
+/// library, the same `config`, and policies that read nothing outside of the log.
 ///
-/// @param config     as the scheduler was made with; or another, to see where it makes a difference.
-/// @param prepare    `prepare(r, hashes)` is called for each new request; a scheduler with a prefix cache needs it, to
-///                   let `r.prefix_hashes()` be `hashes`, which stay where they are until the end.
-/// @param most_bytes what the scheduler may take.
-/// @tparam Scheduler the type that was logged, without `logged`; its requests can be default-constructed.
+/// @param config     as at the scheduler's construction; or another, to see where it makes a difference.
+/// @param prepare    `prepare(r, hashes)` is called for each new request. A scheduler with a prefix cache needs it, to
+/// make `r.prefix_hashes()` return `hashes`, which stay in place until the end.
+/// @param most_bytes the most memory that the scheduler may take.
+/// @tparam Scheduler the logged type, without `logged`; its requests can be default-constructed.
 /// Throws `std::bad_alloc`. O(the calls).
 template <class Scheduler, class Prepare>
   requires std::invocable<Prepare&, typename Scheduler::request_type&, std::span<const std::uint64_t>>

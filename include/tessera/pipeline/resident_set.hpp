@@ -14,17 +14,17 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests that hold blocks and run, as an array of pointers sorted by the discipline's order, which is a matter
-/// of three ranks: first those that had to start anew (`restarted`), last the guests, each in order. A step walks all
-/// of it from the front, so contiguity is worth more than a tree.
+/// The requests that hold blocks and run: an array of pointers sorted in three parts, each in the discipline's order.
+/// First are restarted requests (`restarted`), last the backfilled ones. A step walks all of it from the front, so
+/// contiguity is worth more than a tree.
 ///
 /// One request that comes or goes finds its place in O(log n) comparisons and moves at most n pointers (2 KiB at 256
-/// residents). Several that come, go or change their places at once are collected (`vacate`, `collect`) and dealt with
-/// together by `settle`: one pass over the pointers, and a sort of those that come, which is nothing where they come in
+/// residents). Several that come, go or change places at once are collected (`vacate`, `collect`) and handled together
+/// by `settle`. That is one pass over the pointers and a sort of the coming requests. The sort is free if they come in
 /// order already, as they do when their turns end together.
 ///
-/// A bookmark divides those at the front from the rest, for as long as wanted: whoever stood before it does until he
-/// goes or moves, and whoever comes to stand among them, or next to them, is counted in.
+/// A bookmark divides the front from the rest, for as long as wanted. A request before it stays before it until it
+/// leaves or moves. A request that comes to stand among them, or next to them, is included.
 template <schedulable R, class Order>
 class resident_set {
  public:
@@ -42,10 +42,10 @@ class resident_set {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   [[nodiscard]] R* operator[](std::size_t i) const noexcept { return first_[i]; }
   [[nodiscard]] std::span<R* const> all() const noexcept { return {first_, size_}; }
-  /// How many of them, at the end, are guests.
+  /// The number of backfilled requests; they stand at the end.
   [[nodiscard]] std::size_t guests() const noexcept { return guests_; }
 
-  /// How many stand before the bookmark.
+  /// The number of requests before the bookmark.
   [[nodiscard]] std::size_t bookmark() const noexcept { return bookmark_; }
   void set_bookmark(std::size_t n) noexcept { bookmark_ = n; }
 
@@ -66,7 +66,7 @@ class resident_set {
     due_.insert(r, *order_);
   }
 
-  /// Requires: `r` is in the set and its place has not changed since it was inserted. Returns where it stood.
+  /// Requires: `r` is in the set and its place has not changed since it was inserted. Returns its place.
   std::size_t erase(R& r) noexcept {
     const std::size_t at = place_of(r, size_);
     TESSERA_ASSERT(at < size_ && first_[at] == &r, "the order of a resident changed outside requeue or change_phase");
@@ -85,15 +85,15 @@ class resident_set {
     return std::find(first_ + ordered, first_ + size_, &r) != first_ + size_;
   }
 
-  /// Where a resident stands that is no victim of the plan that is open. O(log n).
+  /// The place of a resident that is no victim of the open plan. O(log n).
   [[nodiscard]] std::size_t place_of(const R& r) const noexcept { return place_of(r, std::min(size_, ordered_)); }
 
-  // -- victims that are chosen: they stand behind all that are kept, not in order, until they are dropped or taken back
+  // -- chosen victims: they stand behind all that are kept, not in order, until they are dropped or taken back
 
   /// Whether all stand in order.
   [[nodiscard]] bool in_order() const noexcept { return ordered_ >= size_; }
-  /// The resident at `from` comes to stand at `to`, those between close up. What stands before `to` stays in order.
-  /// The bookmark stays where it is: of those before it one may have gone. O(to - from).
+  /// Moves the resident at `from` to `to`; those between close up. Residents before `to` stay in order. The bookmark
+  /// stays in place: one of the residents before it may have left. O(to - from).
   void move_back(std::size_t from, std::size_t to) noexcept {
     if (from == to) return;
     R* const r = first_[from];
@@ -101,7 +101,7 @@ class resident_set {
     first_[to] = r;
     if (to < ordered_) ordered_ = to;
   }
-  /// The `n` that stand next behind the first `kept` stand where they stood, the nearest first. Returns how many are
+  /// Returns the `n` residents behind the first `kept` to their former places, the nearest first. Returns the number
   /// kept then. O(n log size), and a move of pointers for each that was chosen.
   [[nodiscard]] std::size_t take_back(std::size_t kept, std::size_t n) noexcept {
     for (; n != 0; --n, ++kept) {
@@ -115,7 +115,7 @@ class resident_set {
     return kept;
   }
 
-  /// Drops all but the first `n`. O(dropped).
+  /// Drops all except the first `n`. O(dropped).
   void truncate(std::size_t n) noexcept {
     for (; size_ > n; --size_) {
       guests_ -= first_[size_ - 1]->state().guest ? 1U : 0U;
@@ -127,16 +127,16 @@ class resident_set {
 
   // -- many at once: between the first of these calls and `settle`, nothing else is called ------------------------
 
-  /// The resident at `at` goes, or is about to change its place. O(1).
+  /// The resident at `at` leaves, or is about to change its place. O(1).
   void vacate(std::size_t at) noexcept {
     due_.erase(*first_[at]);
     guests_ -= first_[at]->state().guest ? 1U : 0U;
     first_[at] = nullptr;
     if (at < hole_) hole_ = at;
   }
-  /// One comes, or comes back with another place. O(1).
+  /// A request comes, or comes back with another place. O(1).
   void collect(R& r) noexcept { coming_.push_back(&r); }
-  /// Takes those who come to their places.
+  /// Moves the collected requests to their places.
   void settle() noexcept {
     close_holes();
     if (coming_.empty()) return;
@@ -150,13 +150,13 @@ class resident_set {
     coming_.clear();
   }
 
-  /// The most residents that one `advance` moves. It bounds the time of a plan; the engine has time for a plan about
+  /// The most residents that one `advance` moves. It bounds the time of a plan. An engine has time for a plan about
   /// every 20 ms, so 3,200 residents a second can age.
   static constexpr std::size_t most_aged = 64;
 
-  /// Lets `now` come: the `most_aged` that were due first get their places by `age(r)`, as far as they are due now. The
-  /// others are served at the places that they have until a later plan moves them. O(1) if none is due, else O(log
-  /// size) comparisons and a move of pointers for each.
+  /// Tells the time: the `most_aged` earliest due residents get their new places by `age(r)`, if they are due now. The
+  /// others are served at their old places until a later plan moves them. O(1) if none is due, else O(log size)
+  /// comparisons and a move of pointers for each.
   template <class F>
     requires(Order::ages)
   void advance(typename R::time_point now, F&& age) noexcept {
@@ -212,7 +212,7 @@ class resident_set {
     hole_ = never;
   }
 
-  /// Those who come, sorted, go to their places from the last on. Few find theirs by bisection, many by walking.
+  /// Inserts the coming requests, sorted, from the last on. Few find their places by bisection, many by walking.
   void merge() noexcept {
     std::size_t left = coming_.size();
     TESSERA_ASSERT(size_ + left <= coming_.capacity(), "more residents than the limits allow");
@@ -246,7 +246,7 @@ class resident_set {
   std::size_t guests_ = 0;
   std::size_t bookmark_ = 0;
   std::size_t hole_ = never;
-  std::size_t ordered_ = never;  ///< So many at the front stand in order, while victims are chosen.
+  std::size_t ordered_ = never;  ///< The number at the front that stand in order, while victims are chosen.
 };
 
 }  // namespace detail

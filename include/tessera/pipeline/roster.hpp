@@ -20,19 +20,19 @@
 #include <span>
 
 /// @file
-/// How requests come to a scheduler, go, and change from waiting to resident to suspended.
+/// Requests as they come to a scheduler, leave, and change between waiting, resident and suspended.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// The requests of one instance, each waiting, resident or suspended, with the KV that it holds; and the ways from one
-/// to the other, for good. Knows nothing of a step's limits, nor of who is chosen for it. Tells the refusal that is
-/// remembered of what may make it false.
+/// The requests of one instance, each waiting, resident or suspended, with the KV that it holds, and the transitions
+/// between these. All changes are final. Independent of a step's limits and of its choices. Reports to the remembered
+/// refusal what may make it false.
 ///
-/// Who is parked stands in no line: its place is what its order keeps about it, and `ready` finds it again.
+/// A parked request is not in any queue: the order's state keeps its place, and `ready` finds it again.
 ///
-/// Residents, suspended requests and such as have left their blocks to a copy (`draining`) together are at most
-/// `scheduler_limits::residents`: who starts one sees to that.
+/// Residents, suspended requests and requests that have left their blocks to a copy (`draining`) are at most
+/// `scheduler_limits::residents` together. The caller that starts a request ensures that.
 template <schedulable Request, class Order, class BlockStore, class Gate>
 struct roster {
   using state = typename Request::state_type;
@@ -62,7 +62,7 @@ struct roster {
         leaders{memory, most_prompts(l)},
         gate{g} {}
 
-  /// Prompts in the plans in flight, and in the one that is being made.
+  /// Prompts in the plans in flight, and in the present plan.
   [[nodiscard]] static constexpr std::size_t most_prompts(const limits& l) noexcept {
     return ledger::shares ? l.residents * l.plans_in_flight : 0;
   }
@@ -79,14 +79,14 @@ struct roster {
     }
   }
 
-  /// Lets `now` come: whose time has come ages, residents at once, those who wait when it is their turn.
+  /// Tells the time: residents age at once, waiting requests when their turn comes.
   void advance(time_point now) noexcept {
     waiting.advance(now);
     if constexpr (Order::ages) residents.advance(now, [this](Request& r) noexcept { discipline().age(r); });
     if constexpr (requires { kv.store().advance(now); }) kv.store().advance(now);
   }
 
-  /// A request comes. It has waited since it arrived, here or elsewhere.
+  /// A request joins. It has waited since it arrived, here or elsewhere.
   void join(Request& r, const request_progress<typename Request::clock_type>& p) noexcept {
     state& s = state_of(r);
     s = state{};
@@ -108,7 +108,7 @@ struct roster {
     if constexpr (gate_counts<Gate>) gate.joins(r);
   }
 
-  /// A request begins as a copy of a resident one, with its KV. False, and no change, if there is no room for it.
+  /// Starts a request as a copy of a resident one, with its KV. False, and no change, if there is no room for it.
   [[nodiscard]] bool fork(const Request& parent, Request& child) noexcept {
     request_progress<typename Request::clock_type> p = parent.progress();
     p.preemptions = 0;
@@ -121,7 +121,7 @@ struct roster {
     s.swapped = false;
     s.cached_blocks = parent.state().cached_blocks;
     s.shared_blocks = static_cast<std::uint32_t>(blocks_for(s.computed, kv.block_size()).count());
-    s.guest = parent.state().guest;  // it is there by the same grace
+    s.guest = parent.state().guest;  // it is backfilled like its parent
     s.forked = true;
     s.life = lifecycle::resident;
     residents.insert(child);
@@ -129,7 +129,7 @@ struct roster {
     return true;
   }
 
-  /// Takes a request out of wherever it is. It keeps what it holds, for `let_go`.
+  /// Takes a request out of its present container. It keeps what it holds, for `let_go`.
   void take_out(Request& r) noexcept {
     const state& s = r.state();
     if (s.life == lifecycle::waiting) {
@@ -145,18 +145,18 @@ struct roster {
     }
     stand_nowhere(r);
   }
-  /// One that has been taken out gives back all it holds, and has ended or left.
+  /// A request that has been taken out gives back all it holds, and has ended or left.
   void let_go(Request& r, lifecycle as) noexcept {
     state& s = state_of(r);
     if (s.row != no_index) kv.release(r);
-    // A copy that does not have what was left to others is of no use elsewhere.
+    // A copy without the blocks that were left to others is of no use elsewhere.
     if (as == lifecycle::idle && s.life == lifecycle::waiting && kv.left_to_others(r) != 0) s.computed = tokens{};
     if (!ledger::travels) s.computed = tokens{};
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
     if constexpr (gate_counts<Gate>) {
-      if (s.life != lifecycle::waiting) gate.stopped(r), gate.left(r);  // else it has been told
+      if (s.life != lifecycle::waiting) gate.stopped(r), gate.left(r);  // else the gate has been told
     }
     s.life = as;
     count_end(as);
@@ -164,7 +164,7 @@ struct roster {
     s.restarted = s.guest = s.drafted = false;
     s.expected = 0;
   }
-  /// The same for one that was held by plans in flight, which are settled now.
+  /// The same for a request that was held by plans in flight, which are settled now.
   void let_go_late(Request& r) noexcept {
     if (r.state().row != no_index) refused.given_back(kv.held(r));
     let_go(r, r.state().ends_as);
@@ -174,9 +174,9 @@ struct roster {
     let_go(r, as);
   }
 
-  /// A resident stands aside with its blocks, and comes back.
+  /// Suspends a resident with its blocks, and resumes it.
   void suspend(Request& r) noexcept {
-    departs(r, residents.erase(r));  // what it was promised is promised no more
+    departs(r, residents.erase(r));  // the promise of blocks to it ends
     stand_aside(r);
   }
   void resume(Request& r) noexcept {
@@ -185,7 +185,7 @@ struct roster {
     state_of(r).life = lifecycle::resident;
   }
 
-  /// One that waits, or a resident, stands aside, and comes back to where it stood.
+  /// Parks a waiting request or a resident, and brings it back to its place.
   void park(Request& r) noexcept {
     if (r.state().life == lifecycle::waiting) {
       leave_line(r);
@@ -208,24 +208,24 @@ struct roster {
     state_of(r).parked = false;
   }
 
-  /// The KV of the first `n` tokens of one that waits is on its way, or is not after all.
+  /// The KV of the first `n` tokens of a waiting request is in transfer; 0: it is not after all.
   void expect_kv(Request& r, tokens n) noexcept {
     state& s = state_of(r);
     s.computed = n;
     s.swapped = s.loads = n != tokens{};
     if (refused.sequence == s.sequence) refused.forget();
   }
-  /// Of one that is suspended until then, that of the first `n` tokens is there, or what was shared.
+  /// The KV of a suspended request has arrived. Only the KV of its first `n` tokens (or its shared prefix) is resident.
   void arrived(Request& r, tokens n) noexcept {
     state& s = state_of(r);
     deadlines.drop(deadline_of::loading, r);
     s.loads = false;
     s.computed = max(n, kv.block_size() * static_cast<std::int64_t>(s.shared_blocks));
-    publish(r, s.computed);  // not when its next block is full: who begins alike may come before
+    publish(r, s.computed);  // not when its next block is full: an equal prompt may come before
     resume(r);
   }
 
-  /// A request leaves, and its blocks stay held until `drained`. Requires: no plan is open or in flight for it, and
+  /// A request leaves, and its blocks stay held until `drained`. Requires: no plan with it is open or in flight, and
   /// there is room for a deadline.
   void drain(Request& r, lifecycle as, std::uint64_t ticket, time_point deadline) noexcept {
     const blocks n = kv.held(r);
@@ -235,7 +235,7 @@ struct roster {
     ++draining;
     suspended_blocks += n;
   }
-  /// Blocks may be handed out again; not before the open plan, if there is one, is not open any more.
+  /// Frees drained blocks; if there is an open plan, only once it is not open any more.
   void drained(typename detail::deadlines<Request>::entry& e, bool is_open) noexcept {
     const blocks n = kv.held(e.row);
     if (is_open) {
@@ -249,8 +249,8 @@ struct roster {
     deadlines.erase(e);
   }
 
-  /// A resident loses its KV, and waits at the place that it has. `last_plan`: what the last plan in flight that has it
-  /// moves, or null if there is none.
+  /// A resident loses its KV, and waits at its place. `last_plan`: the moves of the last plan in flight that contains
+  /// it; null if there is none.
   void preempt(Request& r, kv_moves<Request>* last_plan) noexcept {
     departs(r, residents.erase(r));
     if (last_plan != nullptr) {
@@ -261,24 +261,24 @@ struct roster {
     wait_again(r, preemption_mode::recompute);
   }
 
-  /// The prefix cache knows nothing any more.
+  /// Clears the prefix cache.
   void forget_prefixes() noexcept {
     kv.forget_prefixes();
     refused.forget();
-    // What has been computed before is not to be found again, nor what is computed on top of it.
+    // KV computed before must not be found again, nor KV that continues it.
     const auto keep_to_itself = [](Request& r) noexcept { state_of(r).cached_blocks = ledger::keeps_to_itself; };
     for (Request* r : residents.all()) keep_to_itself(*r);
     for (Request* r = suspended.front(); r != nullptr; r = suspended.next(*r)) keep_to_itself(*r);
     const auto keep_to_themselves = [&](const auto& line) noexcept {
       line.for_each([&](const Request& r) noexcept {
-        if (r.state().swapped) keep_to_itself(const_cast<Request&>(r));  // the queue shows what it has as const
+        if (r.state().swapped) keep_to_itself(const_cast<Request&>(r));  // the queue gives const access
       });
     };
     keep_to_themselves(waiting);
     keep_to_themselves(parked);
   }
 
-  /// `f(r)` changes what the order looks at.
+  /// `f(r)` changes what the order reads.
   template <class F>
   void update(Request& r, F& f) noexcept {
     switch (r.state().life) {
@@ -292,8 +292,8 @@ struct roster {
     refused.forget();
   }
 
-  /// A suspended request goes while a plan is open. That must be undoable to the letter: the blocks go when it is not
-  /// open any more.
+  /// A suspended request leaves while a plan is open. That plan must be undoable exactly, so the blocks are freed when
+  /// it is not open any more.
   void leave_behind(Request& r) noexcept {
     leave_suspended(r);
     left_rows.push_back(kv.leave_row(r));
@@ -312,13 +312,13 @@ struct roster {
     left_rows.clear();
   }
 
-  /// The plan's victims are all residents but the first `kept`: they leave together, and wait at the place they have.
-  /// Their rows are the plan's.
+  /// The plan's victims are all residents except the first `kept`: they leave together, and wait at their places. The
+  /// plan owns their rows.
   void settle_evictions(std::size_t kept, kv_moves<Request>& moves) noexcept {
     kv.stands(moves);
     counters.host_hit_blocks += moves.found_on_host;
     if (kept == residents.size()) return;
-    // Where victims were chosen, who stood before the bookmark is not told apart from who stood behind it.
+    // If victims were chosen, it is unknown which of them stood before the bookmark.
     const bool chosen = !residents.in_order();
     for (std::size_t i = kept; i != residents.size(); ++i) departs(*residents[i], chosen ? no_index : i);
     residents.truncate(kept);
@@ -328,7 +328,8 @@ struct roster {
     }
   }
 
-  /// Those who start stop waiting; `settle_places` makes them residents. From `first_guest` on they are guests.
+  /// Takes starting requests off the queue; `settle_places` makes them residents. From `first_guest` on they are
+  /// backfilled.
   void settle_admissions(std::span<Request* const> admitted, std::size_t first_guest) noexcept {
     for (std::size_t i = 0; i != admitted.size(); ++i) {
       Request* const r = admitted[i];
@@ -337,7 +338,7 @@ struct roster {
       if (refused.sequence == s.sequence) refused.forget();
       waiting.erase(*r);
       s.life = lifecycle::resident;
-      // What it had left to others may be gone, and with it the use of its copy: it begins anew.
+      // The blocks that it had left to others may be gone, and with them the use of its copy: it restarts.
       const bool comes_back = s.swapped && kv.left_to_others(*r) <= s.shared_blocks;
       if (s.swapped && !comes_back) s.restarted = true;
       if (!comes_back || s.cached_blocks != ledger::keeps_to_itself) s.cached_blocks = s.shared_blocks;
@@ -351,7 +352,7 @@ struct roster {
       if constexpr (gate_counts<Gate>) gate.started(*r);
       if (!s.loads) continue;
       if (kv.block_size() * static_cast<std::int64_t>(s.shared_blocks) >= s.computed) {
-        deadlines.drop(deadline_of::loading, *r);  // all was here already
+        deadlines.drop(deadline_of::loading, *r);  // all KV was here already
         s.loads = false;
       } else {
         stand_aside(*r);
@@ -359,9 +360,9 @@ struct roster {
     }
   }
 
-  /// An entry of a plan counts as run before anybody knows what came of it, because another plan is to be made on top.
-  /// `at`: where the request stands among the residents; `no_index` if it has started in this plan. Places are given,
-  /// but not taken before `settle_places`.
+  /// Counts an entry of a plan as run before its outcome is known, because another plan is made on top. `at`: its place
+  /// among the residents; `no_index` if it starts in this plan. Places are assigned; `settle_places` moves the
+  /// requests.
   void advance(const scheduled<Request>& e, std::uint32_t at, std::uint32_t mark) noexcept {
     Request& r = *e.request;
     state& s = state_of(r);
@@ -375,7 +376,7 @@ struct roster {
     }
   }
 
-  /// The common case of `settle`: one token of a resident that goes on. False, and no change, if it is not that.
+  /// The common case of `settle`: one token of a resident that continues. False, and no change, if it is another case.
   /// @tparam Advanced whether `advance` has been called for the entry.
   template <bool Advanced>
   [[nodiscard]] bool settle_decode(const scheduled<Request>& e, const outcome& o, std::uint32_t at,
@@ -398,14 +399,14 @@ struct roster {
     const tokens known = s.length;
     s.length += tokens{1};
     if constexpr (gate_counts<Gate>) gate.charge(r, tokens{1});
-    if (kv.fills_block(r, known)) publish(r, known);  // else no block is full that was not
+    if (kv.fills_block(r, known)) publish(r, known);  // else no further block is full
     if (discipline().charge(r, tokens{1})) move(r, at, true, false, {});
     return true;
   }
 
-  /// What came of an entry of a plan. `at`: where the request stands among the residents; `no_index` if it does not
-  /// yet, having started in this plan, or no more. Places are given, but not taken before `settle_places`. True: it has
-  /// ended, but a later plan in flight has it, and it goes when that is settled.
+  /// Applies the outcome of an entry of a plan. `at`: its place among the residents; `no_index` if it has none yet,
+  /// because it starts in this plan, or none any more. Places are assigned; `settle_places` moves the requests. True:
+  /// it has ended, but a later plan in flight contains it, and it leaves when that is settled.
   template <bool Advanced>
   [[nodiscard]] bool settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
                             std::uint32_t mark) noexcept {
@@ -416,7 +417,7 @@ struct roster {
     if (e.samples) {
       TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
       TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
-      // What has no KV, or would leave nothing to compute, is not believed.
+      // A value without KV, or that would leave nothing to compute, is not accepted.
       const tokens most = tokens{1} + e.lookahead;
       produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
       s.length += produced;
@@ -424,7 +425,7 @@ struct roster {
       s.expected = static_cast<std::uint16_t>(s.expected - most.count());
       kv.take_back(r, most - max(produced, tokens{1}));
     }
-    // Known is the KV of all tokens but the last. (One that has lost its blocks since has another row, or none.)
+    // All tokens except the last have known KV. (A request that has lost its blocks since has another row, or none.)
     if (!o.failed && s.row == e.row) publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
     if (o.finished || o.failed) {
       const lifecycle as = o.failed ? lifecycle::failed : lifecycle::finished;
@@ -453,7 +454,7 @@ struct roster {
     }
     return false;
   }
-  /// One that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
+  /// A request that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
   void settle_cancelled(Request& r, std::uint32_t at) noexcept {
     if (at == no_index) residents.collect(r);
   }
@@ -462,24 +463,24 @@ struct roster {
   waiting_queue waiting;
   ledger kv;
   resident_set<Request, Order> residents;
-  ordered_queue<Request, order::fcfs> suspended;  ///< In no order that matters: to be found.
-  ordered_queue<Request, order::fcfs> parked;     ///< Who wait and stand aside, in no order that matters either.
-  fixed_vector<std::uint32_t> left_rows;          ///< Of requests that have left since the open plan was made.
+  ordered_queue<Request, order::fcfs> suspended;  ///< In no particular order: only to be found.
+  ordered_queue<Request, order::fcfs> parked;     ///< Parked requests without blocks, in no particular order.
+  fixed_vector<std::uint32_t> left_rows;          ///< Rows of requests that have left since the open plan was made.
   detail::deadlines<Request> deadlines;
-  prefix_leaders<Request, hash> leaders;  ///< Of this plan and those in flight.
+  prefix_leaders<Request, hash> leaders;  ///< Leaders of this plan and those in flight.
   [[no_unique_address]] Gate gate;
   scheduler_counters counters;
-  std::size_t draining = 0;         ///< Rows whose requests have left, and whose blocks have not.
-  blocks suspended_blocks{};        ///< That suspended requests hold, or are draining; a block that two of them share
-                                    ///< counts twice.
-  std::uint64_t next_sequence = 1;  ///< Of the next request that joins.
-  refusal refused;                  ///< What is known of the waiting request that was refused last,
-  const Request* refused_request = nullptr;  ///< and which it is, while `refused.matched`.
+  std::size_t draining = 0;         ///< Draining rows: their requests have left, their blocks have not.
+  blocks suspended_blocks{};        ///< Blocks that suspended requests hold, or that are draining; a block that two of
+                                    ///< them share counts twice.
+  std::uint64_t next_sequence = 1;  ///< For the next request that joins.
+  refusal refused;                  ///< The remembered refusal of the waiting request that was refused last,
+  const Request* refused_request = nullptr;  ///< and that request, while `refused.matched`.
   bool keep_draft_blocks = false;            ///< `scheduler_config::keep_draft_blocks`.
 
  private:
-  /// Full blocks of the prompt become findable. What was only cached of a refused prefix, or not known, is in use then.
-  /// What a window has passed is given back.
+  /// Makes full blocks of the prompt findable. Blocks of a refused prefix that were only cached, or unknown, are then
+  /// in use. Blocks that a window has passed are given back.
   void publish(Request& r, tokens computed) noexcept {
     const std::size_t seen = kv.publish(r, computed, refused.matched ? refused_request : nullptr, refused.known);
     refused.more_in_use(blocks{static_cast<std::int64_t>(seen)});
@@ -489,7 +490,7 @@ struct roster {
       if (r.state().life == lifecycle::suspended) suspended_blocks -= n;
     }
   }
-  /// An entry of a plan counts as run, with all that can come of it.
+  /// Counts an entry of a plan as run, with the most that it can produce.
   void count_as_run(const scheduled<Request>& e, std::uint32_t mark) noexcept {
     state& s = state_of(*e.request);
     s.marked_in = mark;
@@ -499,7 +500,7 @@ struct roster {
     if (e.lookahead > tokens{}) s.drafted = true;
     if (e.new_blocks != 0) kv.tell(s.row);
   }
-  /// Nothing is in flight for a request any more that has slots for drafts.
+  /// A request with slots for drafts has no plan in flight any more.
   void give_back_drafts(Request& r) noexcept {
     state& s = state_of(r);
     s.drafted = false;
@@ -508,8 +509,8 @@ struct roster {
     refused.given_back(n);
     if (s.life == lifecycle::suspended) suspended_blocks -= n;
   }
-  /// A request gets another place, perhaps behind who was refused. A resident that stands at `at`, or, not being one
-  /// yet, at `no_index`; or one that waits or is suspended by now.
+  /// A request gets another place, perhaps behind the refused one. It is a resident at `at`, or a future one
+  /// (`no_index`), or waits, or is suspended by now.
   void move(Request& r, std::uint32_t at, bool due, bool ends_reasoning, time_point now) noexcept {
     const auto change = [&](Request& q) noexcept { take_place(q, due, ends_reasoning, now); };
     switch (r.state().life) {
@@ -545,7 +546,7 @@ struct roster {
     }
   }
   void leave_line(Request& r) noexcept {
-    // Also of one that was parked: a plan that was abandoned since has brought back what was known before it.
+    // For a parked request as well: an abandoned plan may have restored an earlier refusal.
     if (refused.sequence == r.state().sequence) refused.forget();
     if (r.state().parked) return parked.erase(r);
     waiting.erase(r);
@@ -559,14 +560,14 @@ struct roster {
     deadlines.drop_all(r);
     state_of(r).parked = state_of(r).loads = false;
   }
-  /// Perhaps one of those who may be evicted from now on, or gone.
+  /// It may be evicted from now on, or be gone.
   void leave_suspended(Request& r) noexcept {
     suspended.erase(r);
     suspended_blocks -= kv.held(r);
     departs(r, no_index);
   }
-  /// One that stands at `at`, or nowhere (`no_index`), is about to give back what it has and what it was promised. Its
-  /// row is still its own.
+  /// A request at `at`, or nowhere (`no_index`), is about to give back its blocks and its promised ones. It still has
+  /// its row.
   void departs(const Request& r, std::size_t at) noexcept {
     if (at <= residents.bookmark() || at == no_index) {
       refused.given_back(kv.held(r) + kv.to_come(r, r.state().reach()));

@@ -12,11 +12,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// What becomes of plans once they are made, and of requests that end while plans have them.
+/// Settles plans, and ends requests while plans contain them.
 ///
-/// A plan that is alone when it is committed is settled in one go. Else it has been closed before, when another was
-/// made or settled: whom it evicts and starts has moved, and its entries count as run (`advance`). What is left then is
-/// to correct that by the outcomes.
+/// A plan that is alone when it is committed is settled at once. Otherwise it was closed before, when another was made
+/// or settled: its evictions and starts are done, and its entries count as run (`advance`). Its outcomes then only
+/// correct that.
 template <schedulable R, class Order, class BlockStore, class Gate>
 struct settlement {
   using time_point = typename R::time_point;
@@ -24,7 +24,7 @@ struct settlement {
   detail::roster<R, Order, BlockStore, Gate>& roster;
   plan_ring<R>& plans;
 
-  /// The open plan, if there is one, counts as run from now on.
+  /// Counts the open plan, if there is one, as run from now on.
   void close() const noexcept {
     step<R>* const s = plans.open();
     if (s == nullptr) return;
@@ -46,7 +46,7 @@ struct settlement {
       settle<false>(s, outcomes, now);
       roster.kv.copies_done();
     } else {
-      close();  // what is settled now cannot be undone with it
+      close();  // it cannot be undone together with what is settled now
       settle<true>(s, outcomes, now);
     }
   }
@@ -54,7 +54,7 @@ struct settlement {
   /// Undoes the open plan.
   void abandon() const noexcept {
     step<R>& s = plans.latest();
-    // What was found out beside what is undone now may not be true any more.
+    // Findings that depend on what is undone now may not be true any more.
     if (roster.kv.mark() != 0) {
       roster.refused = s.refused_before;
       roster.refused_request = s.refused_request_before;
@@ -66,12 +66,12 @@ struct settlement {
       const auto& held = s.held_for_prefix[i];
       if (held.request != nullptr) request_access::state(*held.request).cached_blocks = held.cached_before;
     }
-    s.seen = 0;  // for `why`: nobody is in this plan
+    s.seen = 0;  // for `why`: no request is in this plan
     plans.pop_open();
     let_ended_go(s);
   }
 
-  /// What was on its way is there, or so much of it. One that has ended meanwhile goes.
+  /// The KV in transfer has arrived, for `n` tokens. A request that has ended meanwhile leaves.
   void arrived(R& r, tokens n) const noexcept {
     const lifecycle as = r.state().ends_as;
     roster.arrived(r, n);
@@ -80,7 +80,7 @@ struct settlement {
     end_now(r, as);
   }
 
-  /// Those whose deadlines have passed go on without what they waited for. They are told in `s`, which is being made.
+  /// Requests with passed deadlines continue without what they waited for. They are listed in `s`, the present plan.
   void pass_deadlines(time_point now, step<R>& s) const noexcept {
     auto& all = roster.deadlines;
     for (auto* e = all.due(now); e != nullptr; e = all.due(now)) {
@@ -107,7 +107,7 @@ struct settlement {
     }
   }
 
-  /// Ends a request, wherever it is. `unknown_request` if it is not here.
+  /// Ends a request, in any state. `unknown_request` if it is not here.
   status end(R& r, lifecycle as) const noexcept {
     if (!roster.contains(r)) return status::unknown_request;
     auto& s = request_access::state(r);
@@ -128,10 +128,10 @@ struct settlement {
     ++roster.counters.plans;
     if (s.blocked != 0) ++roster.counters.held_up[static_cast<std::size_t>(s.blocked_reason)];
   }
-  /// A request ends, and goes at once or when the last plan in flight is settled that has it.
+  /// Ends a request. It leaves at once, or when the last plan in flight that contains it is settled.
   void end_now(R& r, lifecycle as) const noexcept {
     if (r.state().loads && r.state().life == lifecycle::suspended) {
-      request_access::state(r).ends_as = as;  // something else writes to its blocks until `arrived`
+      request_access::state(r).ends_as = as;  // a transfer writes to its blocks until `arrived`
       return;
     }
     roster.take_out(r);
@@ -145,12 +145,12 @@ struct settlement {
     request_access::state(r).ends_as = as;
     until.ended.push_back(&r);
   }
-  /// Those who have ended while a plan was open, which it is no more.
+  /// Removes requests that ended while a plan was open, which is open no more.
   void let_ended_go(step<R>& s) const noexcept {
     const std::size_t n = s.ended.size();
     R** const first = s.ended.begin();
     s.ended.clear();
-    // Who is held until this plan is settled comes to stand where one stood that has had its turn.
+    // A request that is held until this plan is settled takes a place of a request that has had its turn.
     for (std::size_t i = 0; i != n; ++i) end_now(*first[i], first[i]->state().ends_as);
     roster.settle_left_behind();
   }
@@ -202,8 +202,8 @@ struct settlement {
       roster.settle_cancelled(r, at);
     }
   }
-  /// Where those of a plan stand among the residents by now; `no_index`: they wait, are suspended or have ended.
-  /// Mostly all have moved by as much as the one before.
+  /// The present places of a plan's requests among the residents; `no_index`: they wait, are suspended or have ended.
+  /// Mostly each has moved as far as the one before.
   void find_again(const fixed_vector<scheduled<R>>& entries, fixed_vector<std::uint32_t>& at) const noexcept {
     const std::span<R* const> all = roster.residents.all();
     std::uint32_t moved = 0;

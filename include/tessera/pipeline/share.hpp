@@ -10,9 +10,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// How many of the residents that have yet to have their turn a prompt leaves a token to: those that make up for what
-/// they lost, and those whose priority is not lower. They stand before the others, so one look tells where all have one
-/// priority, and else O(log residents). (Guests take what is left.)
+/// The number of residents with a turn to come that a prompt leaves a token to. They recompute lost KV, or have no
+/// lower priority. They stand before the others. So one look decides if all have one priority; otherwise O(log
+/// residents). (Backfilled requests take what is left.)
 template <class Planning>
 [[nodiscard]] std::size_t owed_a_token(const Planning& p, const typename Planning::request& r) noexcept {
   const std::size_t ordinary = p.ordinary();
@@ -25,13 +25,13 @@ template <class Planning>
   return static_cast<std::size_t>(std::partition_point(behind.begin(), behind.end(), is_owed) - behind.begin());
 }
 
-/// A prompt with more tokens left than this is computed for a second or more. Until fewer are left it takes half of
-/// what is left of a step, so that the prompts behind it of no lower priority begin at once. What these leave over
-/// `top_up` gives back to it.
+/// A prompt with more tokens left than this takes a second or more to compute. Until fewer are left it takes half of
+/// what is left of a step, so that later prompts of no lower priority start at once. `top_up` gives what these leave
+/// over back to it.
 inline constexpr tokens long_prompt{16'384};
 
-/// Whether a prompt of no lower priority may follow `r` in this step: of the requests that wait, or of the `owed`
-/// residents that a prompt leaves a token to. O(owed).
+/// Whether a prompt of no lower priority may follow `r` in this step: one that waits, or one of the `owed` residents.
+/// O(owed).
 template <class Planning>
 [[nodiscard]] bool precedes_prompts(const Planning& p, const typename Planning::request& r, std::size_t owed) noexcept {
   if (p.step.waiting_priority >= r.priority) return true;
@@ -41,9 +41,9 @@ template <class Planning>
   });
 }
 
-/// How many of the `left` tokens of a prompt are computed in this step. A long prompt must not stop decodes: it leaves
-/// a token of the budget to each resident behind it of no lower priority. Those of lower priority wait for it; that
-/// ends with the prompt.
+/// The number of the prompt's `left` tokens that are computed in this step. A long prompt must not stop decodes: it
+/// leaves a token of the budget to each resident behind it of no lower priority. Residents of lower priority wait until
+/// the prompt ends.
 template <class Planning>
 [[nodiscard]] tokens chunk_of(const Planning& p, const typename Planning::request& r, tokens left) noexcept {
   if (!p.config.chunked_prefill) return left;
@@ -67,8 +67,9 @@ template <class Planning>
   return !p.config.firm_budget || left > most;
 }
 
-/// How many of `count` tokens from `first` on are computed at once. A window holds all blocks of a chunk until that is
-/// computed, so a long one may take more than the request will ever hold: at most what is `free`, one token at least.
+/// The number of the `count` tokens from `first` on that are computed at once. A window holds all blocks of a chunk
+/// until the chunk is computed. So a long one may take more than the request will ever hold: at most what is `free`, at
+/// least one token.
 template <class Planning>
 [[nodiscard]] tokens within(const Planning& p, const typename Planning::request& r, tokens first, tokens count,
                             blocks free, tokens reserved) noexcept {
@@ -111,7 +112,7 @@ void top_up(Planning& p) noexcept {
   }
 }
 
-/// Writes a request's share down: tokens [first, first + count), with `left` tokens to compute from `first` on.
+/// Schedules a request's share: tokens [first, first + count), with `left` tokens to compute from `first` on.
 template <class Planning>
 void schedule(Planning& p, typename Planning::request& r, tokens first, tokens count, tokens left, std::uint32_t at,
               entry_origin origin) noexcept {
@@ -132,15 +133,15 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
   }
 }
 
-/// What a resident that has started to run has not been given yet is promised to it.
+/// Promises a running resident the blocks that it has not taken yet.
 template <class Planning>
 void promise(Planning& p, const typename Planning::request& r) noexcept {
   p.step.promised += p.roster.kv.to_come(r, r.state().reach());
 }
 
-/// The common case: residents before `end`, from `step.next` on, whose next token has room in a block that it has.
-/// Stops at the first of which that is not true, or when the step is full.
-/// @tparam Expects whether plans are in flight that the residents expect tokens of.
+/// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Stops
+/// at the first that is another case, or when the step is full.
+/// @tparam Expects whether the residents expect tokens of plans in flight.
 template <bool Expects, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
   using request = typename Planning::request;
@@ -156,7 +157,7 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   scheduled<request>* const entry = step.decode.extend(most);
   std::uint32_t* const place = step.decode_at.extend(most);
   const std::int64_t longest = p.longest.count();
-  constexpr std::size_t ahead = 8;  // thousands of requests are more than the processor's second cache holds
+  constexpr std::size_t ahead = 8;  // thousands of requests exceed the processor's second-level cache
   std::size_t n = 0;
   for (; n != most; ++n) {
     if (n + ahead < most) prefetch(&residents[n + ahead]->state());
@@ -169,7 +170,7 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
     }
     const std::int64_t room = room_of(s.row);
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
-    scheduled<request>& e = entry[n];  // member by member: as a whole, it is built elsewhere and copied
+    scheduled<request>& e = entry[n];  // member by member: as a whole, it would be built elsewhere and copied
     e.request = &r;
     e.first = s.computed;
     e.count = tokens{1};
@@ -186,25 +187,25 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   step.budget -= tokens{static_cast<std::int64_t>(n)};
 }
 
-/// A resident's turn: its next token, or a chunk of its prompt. False: it lacks a block and nobody behind it can give
-/// one.
+/// A resident's turn: its next token, or a chunk of its prompt. False: it lacks a block, and no resident behind it can
+/// give one.
 template <class Planning>
 [[nodiscard]] bool go_on(Planning& p, typename Planning::request& r, std::uint32_t at) noexcept {
   auto& kv = p.roster.kv;
   const auto& s = r.state();
   if (s.expected != 0 && may_end_in_flight(r, p.longest)) return true;
-  // One that can never go on keeps nobody from starting.
+  // A request that can never continue does not keep others from starting.
   if (s.length > p.longest) [[unlikely]] {
     if (!p.step.outgrown.full()) p.step.outgrown.push_back(&r);
     return true;
   }
   const tokens left = s.reach() - s.computed;
-  // Without chunked prefill, what did not arrive of a prompt waits for a step with the budget for it, as all that
-  // starts.
+  // Without chunked prefill, the part of a prompt that did not arrive waits for a step with the budget for it, like
+  // every start.
   const bool is_prefill = left != tokens{1};
   if (is_prefill && p.step.prefill_left <= tokens{}) [[unlikely]] {
     promise(p, r);
-    return true;  // those who decode go on
+    return true;  // decodes continue
   }
   if (is_prefill && !p.config.chunked_prefill && !takes_whole(p, left)) [[unlikely]] {
     --p.step.next;
@@ -217,9 +218,10 @@ template <class Planning>
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);
     if (const blocks lacking = make_free(p, r, more, 0, more); lacking > blocks{}) {
-      // So it is for those behind it, who have fewer behind them: what was tried for one is not tried for each.
+      // This holds for residents behind it as well, which have fewer behind them: one trial serves for all.
       p.step.obtainable = min(p.step.obtainable, more - lacking);
-      // Part of a chunk is better than nothing: what is free or guests have, or else one block.
+      // Part of a chunk is better than nothing: the blocks that are free or backfilled requests hold, or else one
+      // block.
       if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
       const blocks one = kv.lacks(r, s.computed + tokens{1});
       if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
@@ -233,7 +235,7 @@ template <class Planning>
     kv.take(r, more, s.computed + count);
   }
   if (left != tokens{1}) promise(p, r);
-  // A fork is resident before the engine has heard of it.
+  // A fork is resident before the engine has been told of it.
   schedule(p, r, s.computed, count, left, at, kv.is_told(s.row) ? entry_origin::going_on : entry_origin::started);
   return true;
 }

@@ -13,23 +13,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether nothing can be planned for a request before it is known what came of the plans in flight: with all that they
-/// can produce, it has ended.
+/// Whether a request cannot be planned before the outcomes of plans in flight are known: with all that they can
+/// produce, it has ended.
 template <class Request>
 [[nodiscard]] bool may_end_in_flight(const Request& r, tokens longest) noexcept {
   const auto& s = r.state();
   if (s.expected == 0) return false;
-  // Nor is one that is to be forked gone on with before its children have begun.
+  // Nor is a request planned that is to be forked, before its children have started.
   if constexpr (requires { r.forks_due != 0; }) {
     if (r.forks_due != 0) return true;
   }
   return s.reach() > longest || (r.max_output > tokens{} && s.reach() - r.prompt >= r.max_output);
 }
 
-/// The step that is being planned, or whose plan is in flight: who is in it, and how far the walk has come.
+/// The step that is being planned, or is in flight: its entries, and the progress of the walk.
 template <class Request>
 struct step {
-  /// One that could have started, but for a block of its prompt that another computes.
+  /// A request that could have started, but lacks a block of its prompt that another computes.
   struct held_back {
     Request* request;             ///< Null once it has ended.
     std::uint64_t sequence;       ///< Its number.
@@ -68,41 +68,42 @@ struct step {
   fixed_vector<scheduled<Request>> decode;
   fixed_vector<scheduled<Request>> prefill;
   fixed_vector<std::uint32_t>
-      decode_at;  ///< Where those of `decode` stand among the residents; `no_index`: they start.
-  fixed_vector<std::uint32_t> prefill_at;  ///< The same of `prefill`.
+      decode_at;  ///< Places of `decode`'s requests among the residents; `no_index`: they start.
+  fixed_vector<std::uint32_t> prefill_at;  ///< The same for `prefill`.
   fixed_vector<Request*> admitted;
   fixed_vector<Request*> outgrown;
-  fixed_vector<Request*> ended;  ///< Ended meanwhile: they go when the plan is settled.
+  fixed_vector<Request*> ended;  ///< Requests that ended meanwhile: they leave when the plan is settled.
   kv_moves<Request> moves;
-  fixed_vector<kv_fetch<Request>> load;         ///< Of those who start and whose KV is on its way.
+  fixed_vector<kv_fetch<Request>> load;         ///< Blocks of starting requests with KV in transfer.
   std::uint64_t load_after = 0;                 ///< The last plan that reads their blocks.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
-  fixed_vector<std::uint64_t> skipped;          ///< Sequence numbers of those whom the gate skipped, the first of their
-                                                ///< classes, as far as there is room.
+  fixed_vector<std::uint64_t> skipped;          ///< Sequence numbers of the requests that the gate skipped, the first
+                                                ///< of their classes, as far as there is room.
   fixed_vector<held_back> held_for_prefix;      ///< A place among the residents is kept for each.
 
   step_limits limits{};
-  tokens budget{};        ///< Of tokens, what is left,
-  tokens prefill_left{};  ///< and of those for prefill.
-  tokens drafts{};        ///< Lookahead that was given.
+  tokens budget{};        ///< Tokens left in the budget,
+  tokens prefill_left{};  ///< and those left for prefill.
+  tokens drafts{};        ///< Lookahead given.
   std::size_t max_batch = 0;
   std::size_t starts = 0;       ///< Requests that may still start.
-  int waiting_priority = 0;     ///< Of the first that waits when the plan begins; the least there is if none waits.
+  int waiting_priority = 0;     ///< Priority of the first waiting request when the plan begins; the lowest value if
+                                ///< none waits.
   std::size_t next = 0;         ///< Residents before it have had their turn.
   std::size_t kept = 0;         ///< Residents from here on are victims.
-  std::size_t first_guest = 0;  ///< In `admitted`: those from here on passed one that waits before them.
-  blocks obtainable{};          ///< Most that can become free for those whose turn is still to come.
-  blocks promised{};            ///< What those who compute their prompts have yet to take.
-  refusal refused_before;       ///< The refusal as it was before the plan,
+  std::size_t first_guest = 0;  ///< In `admitted`: requests from here on are backfilled.
+  blocks obtainable{};          ///< Most blocks that can become free for requests with a turn to come.
+  blocks promised{};            ///< Blocks that prefills have yet to take.
+  refusal refused_before;       ///< The refusal before the plan,
   const Request* refused_request_before = nullptr;
   std::size_t bookmark_before = 0;  ///< and its bookmark.
-  std::uint64_t blocked = 0;        ///< Sequence number of the first who waits and could not start.
+  std::uint64_t blocked = 0;        ///< Sequence number of the first waiting request that could not start.
   wait_reason blocked_reason = wait_reason::none;
   wait_reason stopped = wait_reason::none;
   std::uint64_t id = 0;
   std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
   bool expects = false;    ///< Others were in flight when it was made.
-  bool open = false;       ///< It is in flight, and nothing has been planned or settled since.
+  bool open = false;       ///< It is in flight, and no plan has been made or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
   [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }
@@ -111,9 +112,9 @@ struct step {
     if (budget <= tokens{}) stopped = wait_reason::budget_spent;
     return stopped != wait_reason::none;
   }
-  /// Residents that are kept, requests that start, and those whose places are kept.
+  /// Residents that are kept, requests that start, and places that are kept for others.
   [[nodiscard]] std::size_t places_taken() const noexcept { return kept + admitted.size() + held_for_prefix.size(); }
-  /// A request that waits goes: nothing of it is brought back if the plan is undone.
+  /// A waiting request leaves: its state is not restored if the plan is undone.
   void forget_held(const Request& r) noexcept {
     for (held_back& h : held_for_prefix) {
       if (h.request == &r) h.request = nullptr;
@@ -133,7 +134,7 @@ struct step {
   }
 };
 
-/// What the parts of the planning work on.
+/// The state that the parts of planning share.
 template <schedulable R, class Order, class Preempt, class Admit, class BlockStore, class Gate, class Draft>
 struct planning {
   using request = R;
@@ -150,7 +151,7 @@ struct planning {
 
   [[nodiscard]] blocks whole(const R& r) const noexcept { return roster.kv.whole(r.state().reach()); }
   [[nodiscard]] blocks free() const noexcept { return blocks{roster.kv.free_blocks()}; }
-  /// Residents that are kept and are no guests: they stand before those who are.
+  /// The number of kept residents that are not backfilled: they stand before the backfilled ones.
   [[nodiscard]] std::size_t ordinary() const noexcept {
     const std::size_t n = roster.residents.size() - roster.residents.guests();
     return n < step.kept ? n : step.kept;

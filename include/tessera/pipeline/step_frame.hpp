@@ -15,12 +15,12 @@
 #include <cstdint>
 
 /// @file
-/// How a step of a scheduler begins, before requests are chosen for it, and how it is shown to the engine after.
+/// The beginning of a scheduler's step, before requests are chosen, and its view for the engine at the end.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Prompts that the plans in flight compute: what comes of them is found soon.
+/// Records the prompts that plans in flight compute: their blocks are found soon.
 template <class Request, class Order, class BlockStore, class Gate>
 void find_leaders(roster<Request, Order, BlockStore, Gate>& all, plan_ring<Request>& plans,
                   const step<Request>& planned) noexcept {
@@ -30,7 +30,7 @@ void find_leaders(roster<Request, Order, BlockStore, Gate>& all, plan_ring<Reque
     plans.for_each([&](const step<Request>& s) noexcept {
       if (&s == &planned) return;
       for (const scheduled<Request>& e : s.prefill) {
-        // What has ended, or has lost its blocks, publishes nothing.
+        // An entry that has ended, or has lost its blocks, publishes nothing.
         const auto& state = e.request->state();
         if (state.ends_as == lifecycle::idle && state.row == e.row) leads_prefix(all, *e.request, e.first);
       }
@@ -40,7 +40,7 @@ void find_leaders(roster<Request, Order, BlockStore, Gate>& all, plan_ring<Reque
   }
 }
 
-/// A plan begins: what time has brought about is done, and nothing is chosen yet. `residents`: how many there can be.
+/// Begins a plan: applies the effects of time, with nothing chosen yet. `residents`: the most there can be.
 template <class Request, class Order, class BlockStore, class Gate>
 [[nodiscard]] step<Request>& begin_step(roster<Request, Order, BlockStore, Gate>& all, plan_ring<Request>& plans,
                                         const step_limits& l, std::size_t residents,
@@ -85,7 +85,7 @@ template <class Request, class Order, class BlockStore, class Gate>
   return s;
 }
 
-/// What the engine is shown of a plan that has been made.
+/// The engine's view of a finished plan.
 template <class Plan, class Tables, class Table, class Request>
 [[nodiscard]] Plan show_step(Tables& shown, Table& table, const step<Request>& s, std::uint64_t oldest) noexcept {
   shown.begin();

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 /// @file
-/// The queue of the requests that wait in a scheduler.
+/// The queue of waiting requests in a scheduler.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -20,7 +20,7 @@ template <schedulable Request, class Order, class Gate>
 using waiting_queue = std::conditional_t<gate_has_classes<Gate, Request>, class_queue<Request, Order, Gate>,
                                          ordered_queue<Request, Order>>;
 
-/// Who is preempted waits again, however many wait.
+/// A preempted request waits again, however many wait.
 template <class Limits>
 [[nodiscard]] constexpr std::size_t most_waiting(const Limits& l) noexcept {
   return l.requests + l.residents;

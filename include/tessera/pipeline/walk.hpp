@@ -8,8 +8,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether a waiting request may take a resident's place. Nobody takes that of one who had to start anew, until it has
-/// made up for it; anybody takes a guest's.
+/// Whether a waiting request may take a resident's place. No request displaces a restarted one until it has recomputed
+/// what it lost. Every request displaces a backfilled one.
 template <class Planning>
 [[nodiscard]] bool displaces(const Planning& p, const typename Planning::request& waiting,
                              const typename Planning::request& resident) noexcept {
@@ -18,8 +18,8 @@ template <class Planning>
   return p.roster.waiting.discipline().displaces(waiting, resident);
 }
 
-/// Where a waiting request's turn comes among the residents: before the first that it displaces. It displaces all
-/// behind that one, too, so that is found by bisection, and by one look where it displaces nobody.
+/// The place of a waiting request's turn among the residents: before the first that it displaces. It displaces all
+/// behind that one as well, so the place is found by bisection, and by one look if it displaces none.
 template <class Planning>
 [[nodiscard]] std::size_t turn_of(const Planning& p, const typename Planning::request& waiting) noexcept {
   const auto& residents = p.roster.residents;
@@ -37,7 +37,7 @@ template <class Planning>
   return low;
 }
 
-/// Guests who rank before all that wait are guests no more.
+/// Backfilled requests that rank before all waiting ones become ordinary.
 template <class Planning>
 void welcome_guests(Planning& p) noexcept {
   auto& residents = p.roster.residents;
@@ -51,7 +51,7 @@ void welcome_guests(Planning& p) noexcept {
   }
 }
 
-/// What the gate is shown.
+/// The gate's view.
 template <class Planning>
 [[nodiscard]] gate_view<typename Planning::request> view_of(const Planning& p,
                                                             const typename Planning::request& r) noexcept {
@@ -67,7 +67,7 @@ template <class Planning>
           .most_places = p.limits.residents};
 }
 
-/// Goes through a queue without classes, one request after another. (`class_queue::line` is its counterpart.)
+/// Walks through a queue without classes, request by request. (`class_queue::line` is its counterpart.)
 template <class Queue>
 struct plain_line {
   using request = typename Queue::request_type;
@@ -91,7 +91,7 @@ template <class Planning>
 void note_skip(Planning& p, const typename Planning::request& r) noexcept {
   if (!p.step.skipped.full()) p.step.skipped.push_back(r.state().sequence);
 }
-/// The gate skips the class of the request at which `line` is, or defers it. Returns the next.
+/// The gate skips or defers the class of the request at which `line` is. Returns the next.
 template <class Planning, class Line>
 [[nodiscard]] auto* skip(Planning& p, const typename Planning::request& r, Line& line, bool defers) noexcept {
   if constexpr (gate_hears_skips<typename Planning::gate, typename Planning::request>) p.roster.gate.skips(r);
@@ -112,7 +112,7 @@ template <class Planning, class Line>
   }
 }
 
-/// Those behind the first who waits and cannot start, as far as the gate lets them pass it. `line` is at that one.
+/// Handles requests behind the first that cannot start, as far as the gate lets them pass. `line` is at that first one.
 template <class Planning, class Line>
 void let_pass(Planning& p, const typename Planning::request& blocked, Line& line) noexcept {
   using request = typename Planning::request;
@@ -137,12 +137,12 @@ void let_pass(Planning& p, const typename Planning::request& blocked, Line& line
         continue;
       }
     }
-    // What it lacks, were there no guests and nothing of its prefix.
+    // What it lacks without backfilled requests and without a found prefix.
     const blocks lacks = p.whole(blocked) + step.promised - p.free() - hold_before - new_guests;
     view.blocked = &blocked;
     view.lacks = max(lacks, blocks{});
     view.guests_hold = hold_before + new_guests;
-    // Who lost its KV would keep its blocks until it has made up for it: no guest.
+    // A request that lost its KV would keep its blocks until it has recomputed it: it is not backfilled.
     const passage answer = r->state().restarted || r->state().length > p.longest ? passage::skip : gate.ask(*r, view);
     if (answer == passage::stop) return;
     if (answer == passage::start && start(p, *r, true) == wait_reason::none) {
@@ -155,8 +155,8 @@ void let_pass(Planning& p, const typename Planning::request& blocked, Line& line
   }
 }
 
-/// Goes through residents and waiting requests in one order, that of the discipline, until the step is full. Where the
-/// gate sees classes, one that is skipped is closed: its other requests are not met.
+/// Walks through residents and waiting requests in one order, that of the discipline, until the step is full. If the
+/// gate sees classes, a skipped class is closed: its other requests are not met.
 template <class Planning>
 void walk(Planning& p) noexcept {
   using request = typename Planning::request;
@@ -169,12 +169,12 @@ void walk(Planning& p) noexcept {
   step.waiting_priority = candidate != nullptr ? candidate->priority : std::numeric_limits<int>::min();
   request* blocked = nullptr;
   bool is_asked = false;  // the gate lets the candidate start
-  // Where the class stands that starts if no other can, and whether one is deferred that may take a resident's place.
+  // The place of the class that starts if no other can, and whether a deferred class may take a resident's place.
   [[maybe_unused]] constexpr std::size_t nowhere = ~std::size_t{0};
   [[maybe_unused]] std::size_t deferred = nowhere;
   [[maybe_unused]] bool is_urgent = false;
-  bool overtaken = false;  // the last that has started went before the first in line, by the gate's word
-  // The next candidate: `next`, or, if there is none, the class that was deferred.
+  bool overtaken = false;  // by the gate's decision, the last start was not the first in line
+  // The next candidate: `next`, or, if there is none, the deferred class.
   const auto go_on_with = [&](request* next) noexcept {
     is_asked = false;
     if constexpr (has_classes) {
@@ -186,7 +186,7 @@ void walk(Planning& p) noexcept {
     }
     candidate = next;
   };
-  // The candidate, if it is so long that it can never go on, keeps no other from starting.
+  // A candidate that is too long ever to run keeps no other from starting.
   const auto passes_outgrown = [&]() noexcept {
     if (candidate->state().length <= longest) [[likely]]
       return false;
@@ -194,7 +194,7 @@ void walk(Planning& p) noexcept {
     go_on_with(line.take());
     return true;
   };
-  // Asks the gate of the candidate. If it is skipped, the next is the candidate.
+  // Asks the gate about the candidate. If it is skipped, the next becomes the candidate.
   [[maybe_unused]] const auto ask = [&]([[maybe_unused]] std::size_t turn) noexcept {
     if constexpr (screens) {
       const passage answer = roster.gate.ask(*candidate, view_of(p, *candidate));
@@ -215,7 +215,8 @@ void walk(Planning& p) noexcept {
   while (true) {
     const std::size_t turn = candidate != nullptr ? turn_of(p, *candidate) : step.kept;
     if constexpr (has_classes) {
-      // One that may take a resident's place is asked before that goes on; and if it is deferred, so are all others.
+      // A candidate that may take a resident's place is asked for before that one continues. If it is deferred, so are
+      // all others.
       const bool is_early = candidate != nullptr && (turn < step.kept || is_urgent) && step.starts != 0;
       if (is_early && !is_asked) {
         if (!passes_outgrown()) ask(turn);
@@ -231,12 +232,12 @@ void walk(Planning& p) noexcept {
       if (step.next >= turn || step.next >= step.kept || step.is_full()) break;
       const std::size_t at = step.next++;
       const std::size_t kept = step.kept;
-      // Nobody starts while a resident lacks a block.
+      // No request starts while a resident lacks a block.
       if (!go_on(p, *roster.residents[at], static_cast<std::uint32_t>(at))) {
         candidate = blocked = nullptr;
         break;
       }
-      if (step.kept != kept) break;  // a victim that was chosen may have stood before the candidate's turn
+      if (step.kept != kept) break;  // a chosen victim may have stood before the candidate's turn
     }
     if (candidate == nullptr && step.next >= step.kept) break;
     if (step.is_full()) {
@@ -254,14 +255,14 @@ void walk(Planning& p) noexcept {
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     const bool starts = why_not == wait_reason::none;
-    if (starts || why_not == wait_reason::prefix_in_flight) {  // the latter's place and blocks are kept
+    if (starts || why_not == wait_reason::prefix_in_flight) {  // in the latter case its place and blocks are kept
       if (starts) {
         --step.starts;
         if constexpr (has_classes) overtaken = line.place() != 0;
       }
       request* next = line.take();
       if constexpr (has_classes) {
-        // After a start it may be the turn of a deferred class. If a deferred class is held, another may start.
+        // After a start, a deferred class may be next. If a deferred class is held, another may start.
         if (starts || deferred == nowhere) {
           next = line.go_to(0);
           deferred = nowhere;
@@ -280,7 +281,7 @@ void walk(Planning& p) noexcept {
   }
   if constexpr (Planning::gate::passes) {
     if (blocked != nullptr) {
-      top_up(p);  // guests take what no other can
+      top_up(p);  // backfilled requests take what no other can
       let_pass(p, *blocked, line);
     }
   }
