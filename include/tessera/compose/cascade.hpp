@@ -15,25 +15,25 @@
 #include <span>
 
 /// @file
-/// CascadeInfer: instances in stages by length, through which requests pass as they grow.
+/// CascadeInfer: instances in stages by length. Requests pass through the stages as they grow.
 ///
-/// `stage_map` is what is known of the cluster: the stages, and each instance's load and range as last reported. The
-/// front end has one, to route new requests; and so has every instance, within its `cascade_instance`.
+/// `stage_map` is the known state of the cluster: the stages, and each instance's load and range as last reported. The
+/// front end has one, to route new requests. So has every instance, within its `cascade_instance`.
 
 TESSERA_NAMESPACE_BEGIN
 
-/// What an instance says of itself to its peers, to the stage before it and to the front end, now and then.
+/// A report of an instance to its peers, to the stage before it and to the front end, sent now and then.
 struct load_report {
   market::instance_id from = 0;  ///< The instance that reports.
-  tokens load{};                 ///< KV of its requests, those that wait included.
-  tokens range_end{};  ///< First length that is not its business any more; `partition::unbounded` in the last stage.
+  tokens load{};                 ///< KV of its requests, waiting ones included.
+  tokens range_end{};            ///< The first length outside its range; `partition::unbounded` in the last stage.
 };
 
-/// Stages, and what is known of their instances. Instances are numbered through the stages, from 0. All are available
-/// until somebody says otherwise.
+/// The stages, and the known state of their instances. Instances are numbered through the stages, from 0. All are
+/// available until reported otherwise.
 class stage_map {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t instances = 64;  ///< Most instances.
     std::size_t stages = 64;     ///< Most stages.
@@ -42,7 +42,7 @@ class stage_map {
   struct group {
     std::size_t first = 0;  ///< The first.
     std::size_t last = 0;   ///< One past the last.
-    /// How many.
+    /// The number of instances.
     [[nodiscard]] constexpr std::size_t size() const noexcept { return last - first; }
   };
 
@@ -62,7 +62,7 @@ class stage_map {
   /// @param stages a plan: ranges that join from 0 to `unbounded`, each with an instance; within the limits (asserted).
   stage_map(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages) noexcept
       : stage_map{arena{memory}, l, stages} {}
-  /// Over what `storage_for` made.
+  /// Over storage from `storage_for`.
   stage_map(owned_storage<limits>& storage, std::span<const partition::stage> stages) noexcept
       : stage_map{storage.memory(), storage.limits(), stages} {}
   stage_map(const stage_map&) = delete;
@@ -98,13 +98,13 @@ class stage_map {
     TESSERA_ASSERT(i < instances_, "no such instance");
     return !gone_[i];
   }
-  /// How many of a group are available. O(group).
+  /// The number of available instances in a group. O(group).
   [[nodiscard]] std::size_t available(group g) const noexcept {
     return static_cast<std::size_t>(std::count(gone_ + g.first, gone_ + g.last, false));
   }
 
-  /// Takes in a report. False, and no effect, if it is of no instance, of an impossible load or an empty range, or if
-  /// an instance before the last stage says that its range has no end.
+  /// Takes in a report. False, and no effect, if the report is invalid. It may name an unknown instance, an impossible
+  /// load, an empty range, or a range without end before the last stage.
   bool update(const load_report& r) noexcept {
     if (r.from >= instances_ || !market::believable(r.load) || r.range_end < tokens{1}) return false;
     const bool in_last_stage = stage_of_[r.from] + 1 == stages_;
@@ -113,8 +113,8 @@ class stage_map {
     if (!in_last_stage) ends_[r.from] = r.range_end;
     return true;
   }
-  /// An instance has died, or is back. Nothing is sent to one that is not available, and its load and range, which
-  /// nobody keeps up to date any more, count for nothing.
+  /// An instance has died, or is back. Nothing is sent to an unavailable instance. Its load and range do not count,
+  /// because they are not up to date.
   void available(std::size_t i, bool is) noexcept {
     TESSERA_ASSERT(i < instances_, "no such instance");
     gone_[i] = !is;
@@ -140,9 +140,10 @@ class stage_map {
     }
     return s;
   }
-  /// The instance for a new request: of those in the earliest stage that takes its length the one with the least load,
-  /// then in turn; moves the turn of that stage on. If none takes it (those of the last stage are not available), the
-  /// same of the latest stage that has an instance; `instances()` if none is available at all. O(instances).
+  /// The instance for a new request. In the earliest stage that takes its length, the instance with the least load;
+  /// ties go round-robin, and the position of that stage advances. If no instance takes it (the last stage is not
+  /// available), the same in the latest stage with an available instance. `instances()` if none is available at all.
+  /// O(instances).
   [[nodiscard]] std::size_t route(tokens length) noexcept {
     std::size_t s = stage_for(length);
     std::size_t best = least_load(s, [&](std::size_t i) { return takes(i, length); });
@@ -174,7 +175,8 @@ class stage_map {
     }
   }
 
-  /// Of those of stage `s` that `may`, the one with the least load, then in turn; `nowhere` if there is none.
+  /// The instance of stage `s` with the least load among those with `may(i)`; ties go round-robin. `nowhere` if there
+  /// is none.
   template <class May>
   [[nodiscard]] std::size_t least_load(std::size_t s, May may) noexcept {
     return ties_[s].least(
@@ -191,34 +193,34 @@ class stage_map {
   std::size_t instances_ = 0;
 };
 
-/// What makes an engine instance a member of a cascade (CascadeInfer, section 3.1): the load tracker, the coordinator
+/// Makes an engine instance a member of a cascade (CascadeInfer, section 3.1). It has the load tracker, the coordinator
 /// that hands requests over, and the refinement of the instance's range.
 ///
 /// The engine calls
 /// - `update` for each report that it receives, and for its own, which it sends as often as it likes;
 /// - `available` when the failure detector says that an instance has died, and when it is back;
-/// - `hand_over` between two steps, with the requests that could move: those that outgrow the range are offered to the
-///   next stage;
-/// - `rebalance` now and then: what is above the mean of the stage is offered to the peers;
+/// - `hand_over` between two steps, with the movable requests: those that outgrow the range are offered to the next
+///   stage;
+/// - `rebalance` now and then: load above the mean of the stage is offered to the peers;
 /// - `refine` now and then, with the lengths of its requests and of its successors';
-/// - the members of `trader()` as described there: every message, every tick, `hand_over` of what has been copied.
+/// - the members of `trader()` as described there: every message, every tick, and `hand_over` once a request is copied.
 ///
-/// A request that could move has KV, is not on offer, and is not resting after nobody took it (`port::unsold`); which
-/// those are, only the engine knows.
+/// A movable request has KV, is not on offer, and is not resting after an offer without a taker (`port::unsold`). Only
+/// the engine knows which requests these are.
 ///
-/// Starvation: which request is served when, its scheduler says, with that scheduler's bound. What is on offer goes on
-/// there, and a request that no instance takes stays and rests (`port::unsold`); so offers add no wait but the pause of
-/// the last copy. After `starving_after` failed pulls (`market/receiver.hpp`) the source sends the request next.
+/// Starvation: the scheduler orders the requests, with its own bound. A request on offer goes on there, and a request
+/// that no instance takes stays and rests (`port::unsold`). So offers add no wait except the pause of the last copy.
+/// After `starving_after` failed pulls (`market/receiver.hpp`) the source sends the request next.
 ///
-/// Decentralised: instances share nothing but messages. No allocation after construction.
-/// @tparam Rule how ranges are refined, a `partition::split_rule`.
+/// Decentralised: instances share nothing except messages. No allocation after construction.
+/// @tparam Rule refines the ranges, a `partition::split_rule`.
 template <partition::split_rule Rule = partition::by_quality, clock_policy Clock = seconds_clock>
 class cascade_instance {
  public:
   using time_point = basic_time_point<Clock>;      ///< A moment on that clock.
-  using refiner = partition::range_refiner<Rule>;  ///< Follows the end of its range.
+  using refiner = partition::range_refiner<Rule>;  ///< Moves the end of its range.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t instances = 64;  ///< Most instances.
     std::size_t stages = 64;     ///< Most stages.
@@ -228,12 +230,12 @@ class cascade_instance {
   /// Parameters of the parts; each is described at its own type.
   struct config {
     typename refiner::options refinement{};  ///< How the end of its range follows the requests.
-    market::rebalance trigger{};             ///< When it is above the mean.
-    market::trader_config<Clock> market{};   ///< Of the trader.
+    market::rebalance trigger{};             ///< When its load counts as above the mean.
+    market::trader_config<Clock> market{};   ///< The trader's parameters.
     /// The range of the last stage but one ends here at the latest. Not before the plan's last cut (asserted).
     tokens longest = partition::unbounded;
   };
-  /// A request that could move.
+  /// A movable request.
   struct candidate {
     market::request_id request = 0;  ///< The request.
     std::uint32_t epoch = 0;         ///< How often it has changed hands.
@@ -252,7 +254,7 @@ class cascade_instance {
   }
 
   /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
-  /// @param stages the plan, the same for all. @param self see `market::trader`; one of the plan's instances
+  /// @param stages the plan, the same for all instances. @param self see `market::trader`; one of the plan's instances
   /// (asserted).
   cascade_instance(std::span<std::byte> memory, const limits& l, std::span<const partition::stage> stages,
                    market::peer self, const config& c = {}) noexcept
@@ -268,18 +270,18 @@ class cascade_instance {
   [[nodiscard]] market::trader<Clock>& trader() noexcept { return trader_; }
   /// Its place on the market.
   [[nodiscard]] const market::trader<Clock>& trader() const noexcept { return trader_; }
-  /// What this instance knows of all.
+  /// This instance's view of the cluster.
   [[nodiscard]] const stage_map& map() const noexcept { return map_; }
   /// The stage that it belongs to.
   [[nodiscard]] std::size_t stage() const noexcept { return map_.stage_of(self()); }
   /// Whether its range has no end.
   [[nodiscard]] bool in_last_stage() const noexcept { return !refiner_; }
-  /// First length that is the next stage's business.
+  /// The first length of the next stage.
   [[nodiscard]] tokens range_end() const noexcept { return refiner_ ? refiner_->boundary() : partition::unbounded; }
 
   // -- the load tracker --------------------------------------------------------------------------------------------
 
-  /// What to tell the others, with the load as it is now.
+  /// A report for the others, with the present load.
   [[nodiscard]] load_report report(tokens load) noexcept {
     const load_report r{trader_.self().id, load, range_end()};
     map_.update(r);
@@ -290,11 +292,11 @@ class cascade_instance {
   /// An instance has died, or is back; see `stage_map::available`. Its trades end by `trader().peer_failed`.
   void available(std::size_t i, bool is) noexcept { map_.available(i, is); }
 
-  /// Moves the end of the range to where `Rule` splits the requests of this instance and its average successor; not
-  /// out of the ranges that the neighbours have reported (section 4.3).
+  /// Moves the end of the range to where `Rule` splits the requests of this instance and its average successor. It
+  /// stays within the ranges that the neighbours have reported (section 4.3).
   /// @param own the requests here. @param theirs those of all successors. @param scratch room for both.
-  /// @return whether the end was looked at. False in the last stage; with too little traffic; without successors; and
-  /// while the neighbours' reports leave the end nowhere to be, until a later one does. O(n log n).
+  /// @return whether the end was looked at. False in the last stage, with too little traffic, or without successors.
+  /// False as well while the neighbours' reports leave no room for the end. O(n log n).
   bool refine(std::span<const cost::request_lengths> own, std::span<const cost::request_lengths> theirs,
               std::span<cost::request_lengths> scratch) noexcept {
     if (in_last_stage()) return false;
@@ -318,8 +320,8 @@ class cascade_instance {
   // -- the coordinator ---------------------------------------------------------------------------------------------
 
   /// Offers those of `movable` that have outgrown the range to the next stage with instances that take their length,
-  /// and there to these alone, in the order given, as far as the market has room. What nobody takes stays. Calls
-  /// `offered(candidate)` for each that is on offer now. Returns how many. O(movable (instances + offers)).
+  /// and only to these. Goes in the order given, as far as the market has room. A request without a taker stays. Calls
+  /// `offered(candidate)` for each that is on offer now. Returns their number. O(movable (instances + offers)).
   template <market::port P, class Offered>
   std::size_t hand_over(std::span<const candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
     std::size_t offers = 0;
@@ -336,9 +338,9 @@ class cascade_instance {
     return offers;
   }
 
-  /// If the load is above the mean of the stage by more than the threshold, offers to the peers as much as is above and
-  /// not on offer already: the longest of `movable` that are no longer than that, so that few have to move. Sorts
-  /// `movable`. Returns as `hand_over`.
+  /// If the load exceeds the mean of the stage by more than the threshold, offers the excess not yet on offer to the
+  /// peers. It chooses the longest of `movable` that fit into the excess, so that few have to move. Sorts `movable`.
+  /// Returns as `hand_over`.
   template <market::port P, class Offered>
   std::size_t rebalance(std::span<candidate> movable, time_point now, P& p, Offered&& offered) noexcept {
     const stage_map::group peers = map_.stage(stage());
@@ -382,7 +384,7 @@ class cascade_instance {
 
   [[nodiscard]] std::size_t self() const noexcept { return trader_.self().id; }
 
-  /// What this instance is above the mean of those of its stage that are available.
+  /// This instance's load above the mean of the available instances of its stage.
   [[nodiscard]] tokens excess_of(stage_map::group peers) noexcept {
     std::size_t n = 0;
     std::size_t at = 0;
@@ -392,7 +394,7 @@ class cascade_instance {
     }
     return config_.trigger.excess({loads_, n}, at);
   }
-  /// Puts the others of `to` that `may` into `receivers_`. Returns how many.
+  /// Puts the other instances of `to` with `may(i)` into `receivers_`. Returns their number.
   template <class May>
   [[nodiscard]] std::size_t select(stage_map::group to, May may) noexcept {
     std::size_t n = 0;
@@ -401,7 +403,7 @@ class cascade_instance {
     }
     return n;
   }
-  /// To the first `n` of `receivers_`.
+  /// Offers to the first `n` of `receivers_`.
   template <market::port P>
   bool offer(const candidate& r, std::size_t n, time_point now, P& p) noexcept {
     return ok(trader_.offer(r.request, r.epoch, r.length, r.size, {receivers_, n}, now, p));
@@ -410,7 +412,7 @@ class cascade_instance {
   config config_;
   market::trader<Clock> trader_;
   stage_map map_;
-  market::instance_id* receivers_;  // of what is offered
+  market::instance_id* receivers_;  // of an offer
   tokens* loads_;                   // of its stage
   std::optional<refiner> refiner_;
 };

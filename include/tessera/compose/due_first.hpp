@@ -6,7 +6,7 @@
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 /// @file
-/// The four papers' ideas in one scheduler.
+/// The ideas of four papers in one scheduler.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
@@ -31,33 +31,35 @@ struct due_first_order {
 /// A request for `due-first`: derive yours from it.
 using due_first_request = request_hook_for<order::earliest_due<>>;
 
-/// A scheduler that is in no paper: PASCAL's phases with its token pacer in the order, PARS's predictions as due times
-/// instead of a ranking with a threshold. What has a reader gets what the reader needs, when he needs it; all else
-/// goes to the requests that are due first (see `order::earliest_due`).
+/// A scheduler that is in no paper. It has PASCAL's phases with its token pacer in the order, and PARS's predictions as
+/// due times instead of a ranking with a threshold. Streaming answers are paced to reading speed. The remaining
+/// capacity goes to the request with the earliest deadline, which grows with its predicted length (see
+/// `order::earliest_due`).
 ///
 /// It is one of four parts, which work without each other:
 /// - this scheduler;
-/// - `rank::length_distribution`, which makes expected lengths of PARS's scores and of how long a request is already;
-/// - a bound on what prompts add to a step: `step_limits::prefill_budget` no more than `headroom::prefill_cost::within`
-///   allows for the time that a decode step leaves of half the target TPOT, so that no prompt holds up those who read,
-///   and no less than a block, so that prompts go on where nothing is left of it; `token_budget` stays at what the
-///   engine can take;
-/// - placement by headroom: `placement::least_in_line` over the smaller of Phi_T (the prompts that wait on an instance)
-///   and Phi_S (its memory when all its requests have their expected length), where what counts while both are plenty
-///   is by how many seconds a request would lengthen its own latency and the others'; `placement::migrate_when_tight`
-///   when reasoning ends. Or, where a trial says that it pays, CascadeInfer's stages, with or without the bound; or
-///   prompts and decodes on different instances, by Phasor's Phi, without it.
+/// - `rank::length_distribution`, which turns PARS's scores and a request's present length into expected lengths;
+/// - a bound on the prefill tokens of a step, `step_limits::prefill_budget`, so that no prompt holds up streaming
+///   answers. It is at most what `headroom::prefill_cost::within` allows for the time that a decode step leaves of half
+///   the target TPOT. It is at least a block, so that prompts progress even if no time is left. `token_budget` stays at
+///   the engine's capacity;
+/// - placement by headroom, `placement::least_in_line`, over the smaller of Phi_T and Phi_S. Phi_T is about the prompts
+///   that wait on an instance. Phi_S is its memory when all its requests have their expected length. While both are
+///   plenty, the added latency in seconds decides, for the request and for others. When reasoning ends,
+///   `placement::migrate_when_tight` decides.
+///   Alternatives, if a trial shows that they pay: CascadeInfer's stages, with or without the bound. Or prompts and
+///   decodes on different instances, by Phasor's Phi, without it.
 ///
 /// `sim::run_due_first` puts them together for the simulator.
 ///
-/// Starvation: a request that has not begun waits as under `fcfs`, longer by at most what arrives within a quarter of
-/// `patience` for each batch that is there. A reasoning request that has begun gets a token within two `patience`, and
-/// the time until a place becomes free for it and for those that stalled before it; then it generates a `slice`. An
-/// answer that has begun is urgent `margin` before its reader runs dry. See `order::earliest_due`.
+/// Starvation: a request that has not begun waits as under `fcfs`. It waits longer by at most what arrives within a
+/// quarter of `patience` for each batch that is present. A reasoning request that has begun gets a token within two
+/// `patience`, plus the wait for a free place behind requests that stalled earlier. Then it generates a `slice`. An
+/// answer that has begun becomes urgent `margin` before its reader runs dry. See `order::earliest_due`.
 ///
-/// The engine keeps a `token_pacer` in each request as the member `pacer`, tells it of a step's answering tokens before
-/// it commits the step, and writes the member `expected_output` before `submit` (0: not known). Or pass an `Expected`
-/// and a `Deadline`.
+/// The engine keeps a `token_pacer` in each request as the member `pacer`, and tells it of a step's answering tokens
+/// before it commits the step. It writes the member `expected_output` before `submit` (0: unknown). Or pass an
+/// `Expected` and a `Deadline`.
 ///
 /// When to use: interactive serving under a load that queues. Measured against each paper's own policy in
 /// docs/results/due_first.
@@ -73,22 +75,23 @@ class due_first
  public:
   /// Parameters of the parts; each is described at its own type.
   struct config {
-    duration pace = duration{0.1};       ///< What a token of expected output weighs against waiting.
+    duration pace = duration{0.1};       ///< Deadline per token of expected output, against waiting time.
     tokens slice{250};                   ///< Tokens generated between two looks at an answer's reader.
-    duration margin = duration{1.0};     ///< An answer is urgent so long before its reader runs dry.
-    double revised = 2;                  ///< Bound on what is expected later: see `order::earliest_due`.
-    duration prompt_pace{};              ///< For a longer prompt than others': see `order::earliest_due`.
-    duration move_pace{};                ///< For KV that makes way: see `order::earliest_due`.
-    duration patience = duration{60.0};  ///< A request without a token for so long is served first: see there.
-    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    bool chunked_prefill = true;  ///< As in `scheduler_config`.
-    bool firm_budget = false;     ///< As there.
+    duration margin = duration{1.0};     ///< An answer becomes urgent this long before its reader runs dry.
+    double revised = 2;                  ///< Bound on updated expectations: see `order::earliest_due`.
+    duration prompt_pace{};              ///< Hold for long prompts: see `order::earliest_due`.
+    duration move_pace{};                ///< Delay by KV that makes way: see `order::earliest_due`.
+    duration patience = duration{60.0};  ///< A request without a token for this long is served first: see there.
+    double watermark = 0.01;             ///< Fraction of the blocks kept free when a request starts without displacing
+                                         ///< another.
+    bool chunked_prefill = true;         ///< As in `scheduler_config`.
+    bool firm_budget = false;            ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
-    [[no_unique_address]] Expected expected{};    ///< Says how long a request's output will be.
+    [[no_unique_address]] Expected expected{};    ///< Predicts a request's output length.
     [[no_unique_address]] Deadline deadline{};    ///< Says when a request's reader runs dry.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.

@@ -6,12 +6,13 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// First come, first served, in vLLM's order: requests start as they arrive; when blocks run out the newest resident is
-/// preempted; preempted requests resume before new ones start (they arrived earlier). Here the KV of who is preempted
-/// goes to host memory; vLLM's V1 engine drops it and computes it again, as this does without `host_blocks`.
+/// First come, first served, in vLLM's order. Requests start as they arrive. When blocks run out, the newest resident
+/// is preempted. Preempted requests resume before new ones start, because they arrived earlier. Here the KV of a
+/// preempted request goes to host memory. vLLM's V1 engine drops it and computes it again, as this does without
+/// `host_blocks`.
 ///
-/// Starvation: within a priority no request that came later goes before one that waits. One that runs has a token in
-/// every step; one that was preempted goes on when the requests that came before it leave room.
+/// Starvation: within a priority no later request goes before a waiting one. A running request has a token in every
+/// step. A preempted one continues when the requests that came before it leave room.
 ///
 /// When to use: as the baseline, or when memory never binds.
 /// Source: PASCAL, section II-C.
@@ -30,8 +31,8 @@ class fcfs : public iteration_scheduler<Request, order::fcfs, preempt::swap, adm
     bool firm_budget = false;                     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.

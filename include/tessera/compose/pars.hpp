@@ -27,27 +27,24 @@ struct pars_request : request_hook_for<order::ranked<>> {
   float score = 0;  ///< Smaller runs first (for instance a predicted output length).
 };
 
-/// PARS's predictor-guided scheduler (section III-B): at every iteration the places in the batch that are free go to
-/// the waiting requests with the lowest predicted output length. A request that came longer than `threshold` ago is
-/// boosted ahead of all that came later, the oldest first; the time that it has run counts. Requests that run are not
-/// interrupted for a better score; when blocks run out, the resident that ranks last is swapped out to host memory, and
-/// waits again with its old score and its age.
-///
-/// The prediction is made once, before `submit`: write it into the request's member `score` (`rank::prompt_scorer`
+/// PARS's predictor-guided scheduler (section III-B). In every iteration the free places of the batch go to the waiting
+/// requests with the lowest predicted output length. A request that came longer than `threshold` ago is boosted ahead
+/// of all later ones, the oldest first; the time that it has run counts. Running requests are not interrupted for a
+/// better score. When blocks run out, the resident that ranks last is swapped out to host memory. It waits again with
+/// its score and its age.
+/// The prediction is made once, before `submit`. Write it into the request's member `score` (`rank::prompt_scorer`
 /// computes it from the prompt), or pass a `Scorer`. Only the order of scores counts. Listwise and pointwise
-/// shortest-job-first are this scheduler with the scores of other models; shortest-job-first with perfect knowledge is
+/// shortest-job-first are this scheduler with the scores of other models. Shortest-job-first with perfect knowledge is
 /// this scheduler with the true lengths.
 ///
-/// How long one waits: from the boost on, a request is overtaken by nobody of its priority, so it starts as soon as the
-/// older boosted requests have started and so many residents have ended that there is a place and blocks for all of
-/// its sequence, which for a long one among short ones may be many. Where there are blocks enough and fewer requests
-/// are boosted than run, no wait exceeds the threshold plus the longest residence. A request that runs has a token in
-/// every step. One that is swapped out for memory comes back by its score, or, from the boost on, before all that came
-/// later.
+/// Starvation: from the boost on, no request of its priority overtakes a request. It starts when the older boosted
+/// requests have started and enough residents have ended to leave a place and blocks for its whole sequence. For a long
+/// request among short ones these may be many. With enough blocks, and fewer boosted than running requests, no wait
+/// exceeds the threshold plus the longest residence. A running request has a token in every step. A request that is
+/// swapped out comes back by its score or, from the boost on, before all that came later.
 ///
-/// When to use: output lengths can be ranked ahead and requests queue. Without a queue it is `fcfs`. Where the queue
-/// stays longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the
-/// threshold.
+/// When to use: output lengths can be ranked ahead and requests queue. Without a queue it is `fcfs`. If the queue stays
+/// longer than the threshold, most requests are boosted and it is `fcfs` again: shed load, or raise the threshold.
 /// @tparam Scorer an `order::request_scorer`.
 template <schedulable Request, class Scorer = order::score_member, class BlockStore = kv::block_pool,
           class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
@@ -65,9 +62,9 @@ class pars : public iteration_scheduler<Request, typename detail::pars_order<Req
     bool firm_budget = false;                     ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
-    [[no_unique_address]] Scorer scorer = {};     ///< Says how long a request is expected to take.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Scorer scorer = {};     ///< Predicts the length of a request.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.

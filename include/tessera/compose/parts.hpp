@@ -7,8 +7,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether `T` is a part that stands behind a composition's own parameters, a block store or block tables: given as one
-/// of these, a parameter before it was left out.
+/// Whether `T` is a part that comes after a composition's own parameters: a block store or block tables. If one of the
+/// own parameters is such a part, a parameter before it was left out.
 template <class T>
 inline constexpr bool is_memory_part = kv::block_store<T> || is_kv_groups<T> || kv::table_policy<T>;
 

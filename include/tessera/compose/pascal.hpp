@@ -10,18 +10,18 @@ TESSERA_NAMESPACE_BEGIN
 using pascal_request = request_hook_for<order::two_phase>;
 
 /// PASCAL's instance scheduler (section IV-C): two queues. Reasoning requests are in the high one and get batch slots
-/// and KV blocks first; answering requests are in the low one and share what is left. Each queue is round-robin with a
-/// token quantum. A reasoning request whose KV outgrows `demote_above` moves to the low queue. When blocks run out, the
+/// and KV blocks first. Answering requests are in the low one and share what is left. Each queue is round-robin with a
+/// token quantum. A reasoning request with more KV than `demote_above` moves to the low queue. When blocks run out, the
 /// lowest-ranked resident is swapped out to host memory.
 ///
-/// Starvation: the paper states no bound, and by its rules there is none. The high queue is served strictly first, so
-/// an answer or a demoted request stops, in mid-stream too, for as long as reasoning fills all places. Within a queue
-/// `fewest_quanta_first` lets new requests go before those that have used a quantum; in a circle a request waits there
-/// for at most a quantum of each, divided by the places. `pascal_paced` has a bound.
+/// Starvation: the paper states no bound, and its rules give none. The high queue is served strictly first. So an
+/// answer or a demoted request stops, even in mid-stream, as long as reasoning fills all places. Within a queue,
+/// `fewest_quanta_first` lets new requests go before those that have used a quantum. In a circle, a request waits for
+/// at most a quantum of each other one, divided by the places. `pascal_paced` has a bound.
 ///
-/// When to use: reasoning models with a user who reads the answer as it streams, when KV memory binds. With memory to
-/// spare it behaves like `fcfs`. Past saturation, strict priority starves answers: shed load before that.
-/// Which instance a request runs on, at arrival and at its phase change, is decided outside (PASCAL, section IV-B).
+/// When to use: reasoning models with answers that are read as they stream, when KV memory binds. With memory to spare
+/// it behaves like `fcfs`. Past saturation, strict priority starves answers: shed load before that.
+/// The instance of a request, at arrival and at its phase change, is chosen outside (PASCAL, section IV-B).
 template <schedulable Request, class BlockStore = kv::block_pool, class Tables = kv::csr_tables,
           class Gate = gate::in_line, class Draft = draft::same_for_all>
 class pascal : public iteration_scheduler<Request, order::two_phase, preempt::swap, admit::watermark, BlockStore,
@@ -34,14 +34,15 @@ class pascal : public iteration_scheduler<Request, order::two_phase, preempt::sw
   struct config {
     tokens quantum{500};              ///< Tokens generated between two turns, in either queue.
     tokens demote_above{5000};        ///< KV length above which a reasoning request is demoted.
-    bool fewest_quanta_first = true;  ///< How each queue takes turns; false: in a circle. See `order::two_phase`.
-    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    bool chunked_prefill = true;  ///< As in `scheduler_config`.
-    bool firm_budget = false;     ///< As there.
+    bool fewest_quanta_first = true;  ///< How each queue takes turns; false: circular. See `order::two_phase`.
+    double watermark = 0.01;          ///< Fraction of the blocks kept free when a request starts without displacing
+                                      ///< another.
+    bool chunked_prefill = true;      ///< As in `scheduler_config`.
+    bool firm_budget = false;         ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.

@@ -25,21 +25,20 @@ struct pascal_paced_order {
 /// A request for `pascal_paced`: derive yours from it.
 using pascal_paced_request = request_hook_for<order::paced<>>;
 
-/// PASCAL's instance scheduler with its token pacer in the order: reasoning still goes before answering, except before
-/// an answer whose reader is about to run dry. Answers get what their readers need, when they need it; whatever else
-/// there is goes to reasoning. Three of the paper's rules fall away: answers take no turns among themselves but go by
-/// their readers' deadlines, reasoning is not interrupted once a request has used two quanta, except by younger ones,
-/// and nothing is demoted.
+/// PASCAL's instance scheduler with its token pacer in the order. Reasoning still goes before answering, except before
+/// an answer with a reader that is about to run dry. Answers are paced to reading speed; the remaining capacity goes to
+/// reasoning. Three of the paper's rules are dropped. Answers take no turns among themselves but go by their readers'
+/// deadlines. Reasoning that has used two quanta is interrupted only by younger requests. No request is demoted.
 ///
-/// Starvation: a reasoning request that has begun gets a token within two `patience`, and the time until a place
-/// becomes free for it and for those that stalled before it; then it generates a `slice`. An answer that has begun is
-/// urgent `margin` before its reader runs dry. One that has not begun waits as under `fcfs`, longer by at most what
-/// arrives within `patience`. See `order::paced`.
+/// Starvation: a reasoning request that has begun gets a token within two `patience`, plus the wait for a free place
+/// behind requests that stalled earlier. Then it generates a `slice`. An answer that has begun becomes urgent `margin`
+/// before its reader runs dry. A request that has not begun waits as under `fcfs`, longer by at most what arrives
+/// within `patience`. See `order::paced`.
 ///
 /// The engine keeps a `token_pacer` in each request as the member `pacer`, and tells it of a step's answering tokens
 /// before it commits the step. (Or pass a `Deadline`, see `order::paced`.)
 ///
-/// When to use: in place of `pascal`, whose answers starve when load comes near saturation. Together with
+/// When to use: instead of `pascal`, which starves answers when the load comes near saturation. Together with
 /// `placement::least_kv` for new requests and `placement::migrate_when_tight` at the phase change.
 template <schedulable Request, class Deadline = order::pacer_member, class BlockStore = kv::block_pool,
           class Tables = kv::csr_tables, class Gate = gate::in_line, class Draft = draft::same_for_all>
@@ -52,18 +51,19 @@ class pascal_paced : public iteration_scheduler<Request, typename detail::pascal
   /// Parameters of the parts; each is described at its own type.
   struct config {
     tokens quantum{500};                 ///< Tokens generated between two places of a reasoning request.
-    std::uint64_t young_quanta = 2;      ///< From so many quanta on, reasoning requests go by age alone.
+    std::uint64_t young_quanta = 2;      ///< After this many quanta, reasoning requests are ordered by age alone.
     tokens slice{250};                   ///< Tokens generated between two looks at an answer's reader.
-    duration margin = duration{1.0};     ///< An answer is urgent so long before its reader runs dry.
-    duration patience = duration{60.0};  ///< A reasoning request without a token for so long is served first.
-    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    bool chunked_prefill = true;  ///< As in `scheduler_config`.
-    bool firm_budget = false;     ///< As there.
+    duration margin = duration{1.0};     ///< An answer becomes urgent this long before its reader runs dry.
+    duration patience = duration{60.0};  ///< A reasoning request without a token for this long is served first.
+    double watermark = 0.01;             ///< Fraction of the blocks kept free when a request starts without displacing
+                                         ///< another.
+    bool chunked_prefill = true;         ///< As in `scheduler_config`.
+    bool firm_budget = false;            ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
     [[no_unique_address]] Deadline deadline{};    ///< Says when a request's reader runs dry.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.

@@ -9,10 +9,10 @@ TESSERA_NAMESPACE_BEGIN
 /// A request for `round_robin`: derive yours from it.
 using round_robin_request = request_hook_for<order::round_robin>;
 
-/// Round-robin with a token quantum, both phases alike: a request that has generated its quantum goes behind its
-/// peers, and when blocks run out those at the back are swapped out.
+/// Round-robin with a token quantum, both phases alike. A request that has generated its quantum moves behind its
+/// peers. When blocks run out, requests at the back are swapped out.
 ///
-/// Starvation: in a circle, a request waits for at most a quantum of each request of its priority that is there,
+/// Starvation: in a circle, the wait is bounded. It is at most one quantum of each present request of its priority,
 /// divided by the places. With `fewest_quanta_first` there is no bound: new requests go before all that have used a
 /// quantum.
 ///
@@ -29,14 +29,15 @@ class round_robin : public iteration_scheduler<Request, order::round_robin, pree
   /// Parameters of the parts; each is described at its own type.
   struct config {
     tokens quantum{500};               ///< Tokens generated between two turns.
-    bool fewest_quanta_first = false;  ///< False: turns in a circle. See `order::round_robin`.
-    double watermark = 0.01;      ///< Fraction of the blocks kept free when a request starts without displacing anyone.
-    bool chunked_prefill = true;  ///< As in `scheduler_config`.
-    bool firm_budget = false;     ///< As there.
+    bool fewest_quanta_first = false;  ///< False: circular. See `order::round_robin`.
+    double watermark = 0.01;           ///< Fraction of the blocks kept free when a request starts without displacing
+                                       ///< another.
+    bool chunked_prefill = true;       ///< As in `scheduler_config`.
+    bool firm_budget = false;          ///< As there.
     reservation reserve = reservation::by_chunk;  ///< As there.
     bool keep_draft_blocks = false;               ///< As there.
-    [[no_unique_address]] Gate gate{};            ///< Says who may start.
-    [[no_unique_address]] Draft draft{};          ///< Says how many tokens are guessed.
+    [[no_unique_address]] Gate gate{};            ///< Decides which requests may start.
+    [[no_unique_address]] Draft draft{};          ///< Chooses the number of draft tokens.
   };
 
   /// Over a buffer of at least `required_bytes(l)`.
