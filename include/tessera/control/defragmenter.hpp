@@ -7,9 +7,9 @@
 #include <limits>
 
 /// @file
-/// Meso scale of Phasor: which KV moves where, so that free blocks which lie scattered become usable.
+/// The meso scale of Phasor: moves KV so that scattered free blocks become usable.
 /// Source: Phasor, algorithm 1, lines 6 to 11, and section 3.3. The paper says when a worker is defragmented and calls
-/// it online bin packing; what moves where is decided here.
+/// it online bin packing; the choice of moves is ours.
 
 TESSERA_NAMESPACE_BEGIN
 namespace control {
@@ -17,46 +17,49 @@ namespace control {
 /// Plans the moves of one epoch.
 ///
 /// A *source* is a decode worker with Phi_S below the threshold and stranded blocks. It lacks demand - free blocks;
-/// once moves have freed as many, all it has is usable. So moves come in *batches*: all that one source needs, or none.
+/// once moves have freed that many, all its free blocks are usable. So moves come in *batches*: all that one source
+/// needs, or none.
 ///
-/// The two conditions are line 8 of algorithm 1, "Phi_S < theta_frag and H_frag is high". With the H_frag of `stranded`
-/// (the paper has no formula for it) the second implies the first: where it is not 0 it is all that is free, so Phi_S
+/// Line 8 of algorithm 1 has two conditions, "Phi_S < theta_frag and H_frag is high". The paper has no formula for
+/// H_frag; with that of `stranded` the second implies the first. If H_frag is positive, it is all free blocks, so Phi_S
 /// is 0, or below where sequences wait. Any threshold above 0 selects the same sources; theta_frag acts through `floor`
 /// alone.
 ///
 /// A *target* is another decode worker that is not a source in the same plan. It is never overloaded: it keeps free
-/// blocks for its sequences to grow into, and for those that wait there (`worker::queued`). It is never stranded: one
-/// that is not keeps its demand free besides, and keeps Phi_S at `floor` or above, so that it does not become a source
-/// by it. One that is stranded already may be filled: its free blocks serve nobody else.
+/// blocks for the growth of its sequences, and for waiting ones (`worker::queued`). It never becomes stranded. A target
+/// that is not stranded also keeps its demand free and a Phi_S of at least `floor`. So it does not become a source. A
+/// stranded worker may be filled: its free blocks are of no other use.
 ///
-/// What a batch is worth is the stranded blocks of source and targets before it, less those after it, per byte
-/// sent. The pieces of a batch are the largest that fit, closed by the smallest that suffices; of all such batches the
+/// The worth of a batch is the decrease of stranded blocks of source and targets, per byte sent.
+/// The pieces of a batch are the largest that fit, closed by the smallest that suffices. Among all such batches, the
 /// one of the greatest worth counts. Each piece goes to the tightest target, a stranded one first (best fit). The
-/// batches of all sources are valued against the cluster as it is, and applied in that order, each valued again against
-/// what those before it have left. Every batch lowers the stranded blocks of the cluster by at least one; so on a
-/// cluster that does nothing else, epochs without moves are reached, and no sequence goes to and fro.
+/// batches of all sources are valued against the present cluster. They are applied in that order, and each is valued
+/// again against what the earlier ones have left. Every batch lowers the stranded blocks of the cluster by at least
+/// one. So on an otherwise idle cluster the moves end, and no sequence goes to and fro.
 ///
-/// Bounded: of all workers, the `sources` that lack least for what they have and the `targets` with the most room (of
-/// each kind) are looked at, and `sequences` of each source. O(workers (1 + sources + targets)) in the worst case, in
-/// practice O(workers), plus O(sources pieces (sequences + targets)). Nothing allocates.
+/// Bounded: it considers the `sources` that lack least for what they have, the `targets` with the most room (of each
+/// kind), and `sequences` per source. O(workers (1 + sources + targets)) in the worst case, in practice O(workers),
+/// plus O(sources pieces (sequences + targets)). Nothing allocates.
 class defragmenter {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t moves = 16;       ///< Most moves in an epoch.
-    std::size_t sources = 8;      ///< Most workers that are considered as sources in an epoch.
-    std::size_t targets = 32;     ///< Most workers that are considered as targets, stranded and others, each.
+    std::size_t sources = 8;      ///< Most workers considered as sources in an epoch.
+    std::size_t targets = 32;     ///< Most workers considered as targets in an epoch, stranded and others, each.
     std::size_t pieces = 8;       ///< Most moves from one source in an epoch.
-    std::size_t sequences = 512;  ///< Most sequences of one source that are looked at: the first ones.
+    std::size_t sequences = 512;  ///< Most sequences considered of one source: the first ones.
   };
-  /// Parameters. The defaults are the source's where it gives one.
+  /// Parameters. The defaults are the paper's where it gives one.
   struct settings {
-    double threshold = 0.168;  ///< theta_frag: workers with more freeness are left alone. Above 0 all are alike.
-    double floor = 0.168;      ///< Phi_S that a target keeps. At least `threshold`, lest targets become sources.
+    double threshold = 0.168;  ///< theta_frag: workers with more freeness are left alone. All values above 0 have the
+                               ///< same effect.
+    double floor = 0.168;      ///< Phi_S that a target keeps. At least `threshold`, so that targets do not become
+                               ///< sources.
     blocks growth{1};          ///< Free blocks that a target keeps for each of its sequences.
     bool fill = true;          ///< Whether stranded workers may be targets.
     bytes most_bytes{std::numeric_limits<std::int64_t>::max()};  ///< Most bytes that an epoch may send.
-    double least_return = 0;  ///< Batches that free fewer blocks per block moved are not worth it.
+    double least_return = 0;  ///< Blocks freed per block moved; batches below it are not made.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -91,8 +94,8 @@ class defragmenter {
   defragmenter(const defragmenter&) = delete;
   defragmenter& operator=(const defragmenter&) = delete;
 
-  /// The moves of this epoch, valid until the next call. Workers of other roles, `excluded` (which is about to change
-  /// its role) and those that are changing or not available are left alone. Keeps nothing from call to call.
+  /// The moves of this epoch, valid until the next call. It leaves alone workers of other roles, `excluded` (which is
+  /// about to change its role), and workers that are changing or not available. Keeps nothing from call to call.
   /// Requires: fewer than 2^32 - 1 workers, plausible counts, sequences of at least a block and a byte (asserted).
   [[nodiscard]] std::span<const move> plan(std::span<const worker> workers,
                                            std::uint32_t excluded = no_index) noexcept {
@@ -113,21 +116,21 @@ class defragmenter {
     return {moves_.data(), moves_.size()};
   }
 
-  /// By how many blocks the last plan lowers the stranded blocks of the cluster, once its moves are done.
+  /// The decrease of the cluster's stranded blocks once the moves of the last plan are done.
   [[nodiscard]] blocks freed() const noexcept { return freed_; }
 
  private:
   struct source {
     std::uint32_t worker = no_index;
-    blocks stranded{};  ///< What becomes usable.
-    blocks lacks{};     ///< What has to be freed for it.
-    double worth = 0;   ///< First of stranded per block lacking, then of the batch found.
+    blocks stranded{};  ///< Blocks that become usable.
+    blocks lacks{};     ///< Blocks that have to be freed for that.
+    double worth = 0;   ///< First stranded blocks per lacking block, then the worth of the batch found.
   };
   struct target {
     std::uint32_t worker = no_index;
     blocks room{};         ///< Blocks that one more sequence may bring.
-    blocks room_policy{};  ///< By what must stay usable.
-    blocks room_growth{};  ///< By what its sequences need to grow, one more of them counted.
+    blocks room_policy{};  ///< Limit by what must stay usable.
+    blocks room_growth{};  ///< Limit by the growth of its sequences, including one more.
     bool chosen = false;   ///< A move of this plan goes to it.
   };
   struct piece {
@@ -137,7 +140,7 @@ class defragmenter {
     target before{};  ///< To undo it.
   };
 
-  /// Keeps the greatest of `list` by `key`, in descending order; among equals the first that came.
+  /// Keeps the greatest values by `key` in `list`, in descending order; among equals the first.
   template <class T, class Key>
   static void keep(fixed_vector<T>& list, const T& value, Key key) noexcept {
     if (list.capacity() == 0) return;
@@ -171,7 +174,7 @@ class defragmenter {
       }
       const std::size_t held = w.sequences_held > w.sequences.size() ? w.sequences_held : w.sequences.size();
       const auto grown = settings_.growth * static_cast<std::int64_t>(held + 1);
-      // What waits here takes its blocks before anything that is sent here.
+      // Waiting sequences take their blocks before anything that is sent here.
       target t{.worker = i, .room_growth = w.free - w.queued - grown};
       const bool is_stranded = settled_free(w) < w.demand;
       if (is_stranded) {
@@ -260,7 +263,7 @@ class defragmenter {
       }
       if (closes != nullptr && closes->held == lacks) break;  // No batch sends fewer blocks.
       if (extends == nullptr || trial_.size() + 1 >= pieces) break;
-      // Without one that suffices none is larger than this: not even all the pieces that are left would do.
+      // If none suffices, none is larger than this: not even all remaining pieces would do.
       if (closes == nullptr && extends->held * static_cast<std::int64_t>(pieces - trial_.size()) < lacks) break;
       const piece p = place(*extends, s.worker);
       take_room(p);
@@ -303,7 +306,7 @@ class defragmenter {
       moves_.push_back({p.what->id, s.worker, p.where->worker, p.what->held, p.what->size});
     }
     freed_ += best_gain_;
-    // What gives is not given to in the same plan.
+    // A source is not a target in the same plan.
     for (auto* list : {&open_, &stranded_}) {
       for (target& t : *list) {
         if (t.worker == s.worker) t.room = t.room_policy = t.room_growth = blocks{};
@@ -328,12 +331,12 @@ class defragmenter {
   [[nodiscard]] static constexpr std::size_t min_size(std::size_t a, std::size_t b) noexcept { return a < b ? a : b; }
 
   fixed_vector<source> sources_;
-  fixed_vector<target> open_;      // Not stranded, and not to become so.
+  fixed_vector<target> open_;      // Not stranded, and must not become so.
   fixed_vector<target> stranded_;  // May be filled.
   fixed_vector<piece> trial_;
   fixed_vector<piece> best_;
   fixed_vector<move> moves_;
-  bool* in_trial_;  // By sequence that is looked at: whether it is in `trial_`.
+  bool* in_trial_;  // By considered sequence: whether it is in `trial_`.
   limits limits_;
   settings settings_;
   blocks freed_{};

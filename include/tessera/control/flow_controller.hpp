@@ -8,7 +8,7 @@
 #include <optional>
 
 /// @file
-/// Macro scale of Phasor: workers go over from the mixed pool to whichever of prefill and decode is short of headroom.
+/// The macro scale of Phasor: workers move from the mixed pool to whichever of prefill and decode lacks headroom.
 /// Source: Phasor, algorithm 1, lines 12 to 18, and appendices B.4 and B.5.
 
 TESSERA_NAMESPACE_BEGIN
@@ -21,7 +21,7 @@ namespace control {
 ///   1. is the paper's wherever `b` is not negative;
 ///   2. does not depend on the unit: starved(ca, cb) = starved(a, b) for c > 0;
 ///   3. treats overload as it treats headroom: a is starved beside b if and only if -b, as headroom, is beside -a.
-/// For by 2 the bound on a at b < 0 is k b, and by 3 and the paper's rule a < k b is -b < theta (-a), so k = 1 / theta.
+/// For by 2 the bound on a at b < 0 is k b. By 3 and the paper's rule, a < k b is -b < theta (-a), so k = 1 / theta.
 /// The bound, theta b or b / theta, rises with b, is never above b, and is continuous. Hence less headroom never ends
 /// starvation, a starved pool always has the lower mean, and two pools are never starved at once.
 /// False if either is NaN. Requires 0 < theta <= 1.
@@ -29,8 +29,8 @@ namespace control {
   return a < (b >= 0 ? theta * b : b / theta);
 }
 
-/// Mean freeness of the two pools: Phi_T of prefill workers, Phi_S of decode workers. A pool without workers has less
-/// headroom than any: minus infinity.
+/// Mean freeness of the two pools: Phi_T of prefill workers, Phi_S of decode workers. A pool without workers has the
+/// least headroom: minus infinity.
 struct pool_means {
   /// Mean Phi_T of the prefill workers; minus infinity if there are none.
   double prefill = -std::numeric_limits<double>::infinity();
@@ -38,11 +38,11 @@ struct pool_means {
   double decode = -std::numeric_limits<double>::infinity();
   std::size_t prefill_workers = 0;  ///< Available workers that prefill, or are changing to it.
   std::size_t decode_workers = 0;   ///< Available workers that decode, or are changing to it.
-  std::size_t prefill_coming = 0;   ///< Of the prefill workers, those that are changing.
-  std::size_t decode_coming = 0;    ///< Of the decode workers, those that are changing.
+  std::size_t prefill_coming = 0;   ///< The number of these that are changing.
+  std::size_t decode_coming = 0;    ///< The number of these that are changing.
 };
 
-/// O(workers), no allocation. Requires plausible counts of workers that are available (asserted).
+/// The means of a report. O(workers), no allocation. Requires plausible counts of available workers (asserted).
 [[nodiscard]] constexpr pool_means mean_freeness(std::span<const worker> workers) noexcept {
   pool_means m;
   double prefill = 0;
@@ -65,8 +65,8 @@ struct pool_means {
   return m;
 }
 
-/// Mean freeness that a pool of `n` workers would have without one of them, its load spread over the others: loads,
-/// which are 1 - Phi, add up. Minus infinity if none is left.
+/// Mean freeness that a pool of `n` workers would have without one of them, with its load spread over the others. Loads
+/// are 1 - Phi, and add up. Minus infinity if none is left.
 [[nodiscard]] constexpr double mean_without_one(double mean, std::size_t n) noexcept {
   if (n <= 1) return -std::numeric_limits<double>::infinity();
   return 1.0 - (1.0 - mean) * static_cast<double>(n) / static_cast<double>(n - 1);
@@ -74,37 +74,38 @@ struct pool_means {
 
 /// Decides, once an epoch, whether one worker changes its role.
 ///
-/// 1. If a pool is `starved`, it gets a mixed worker. If none may be had, it gets an elastic worker of the other pool,
-///    provided that pool could spare it: without it, it would still have at least the mean of the starved one.
-/// 2. If none is starved, an elastic worker goes back to the mixed pool, provided its pool would still have at least
-///    the mean of the other one without it. No pool gives its last worker.
-/// 3. A worker whose role has changed keeps it for `cooldown` epochs, whatever happens. Workers that are not elastic
-///    and not mixed never change. Of several, the one with the most headroom in both phases goes; then the first.
-/// 4. A worker that is changing (`worker::changing`) counts in the pool that it goes to, with the freeness that it
-///    reports, so that a change which takes several epochs is not made once an epoch. It is nobody's last worker.
+/// 1. A `starved` pool gets a mixed worker. If none is available, it gets an elastic worker of the other pool, if that
+///    pool can spare it. Without the worker, that pool must still have at least the mean of the starved one.
+/// 2. If none is starved, an elastic worker goes back to the mixed pool. Without it, its pool must still have at least
+///    the mean of the other one. No pool gives up its last worker.
+/// 3. After a change of role a worker keeps its role for `cooldown` epochs, whatever happens. Workers that are neither
+///    elastic nor mixed never change. Among several, the one with the most headroom in both phases goes; ties go to the
+///    first.
+/// 4. A changing worker (`worker::changing`) counts in its new pool, with the freeness that it reports. So a change
+///    that takes several epochs is not repeated every epoch. It does not count as a pool's last worker.
 ///
-/// Of a cluster of mixed workers only nothing is changed: neither pool has less than the other, and a mixed worker does
-/// both phases. The paper starts with workers in both pools. A pool that has lost all of its workers gets one first, as
-/// long as there is one in the other.
+/// A cluster of mixed workers only is not changed: neither pool has less than the other, and a mixed worker does both
+/// phases. The paper starts with workers in both pools. A pool that has lost all of its workers gets one first, if the
+/// other pool has one.
 ///
-/// Why nothing flaps: a worker leaves a pool only when that pool, without it, has the higher mean, and joins one only
-/// when that has less than theta of the other's. Between the two lies a band in which noise moves nothing; noise that
-/// is wider meets rule 3: at most one change per worker in any `cooldown` consecutive epochs, whatever the telemetry.
-/// (The paper says when a worker may be recalled, not when it is: rule 2 is ours. `recall = false` leaves it and the
-/// second half of rule 1 out: algorithm 1 as printed.)
+/// Stability: a worker leaves a pool only if that pool, without it, has the higher mean. It joins a pool only if that
+/// pool has less than theta of the other's mean. Within the band between these, noise moves nothing. Wider noise meets
+/// rule 3: at most one change per worker in any `cooldown` consecutive epochs, whatever the telemetry. (The paper says
+/// when a worker may be recalled, not when it is: rule 2 is ours. `recall = false` leaves out it and the second half of
+/// rule 1: algorithm 1 as printed.)
 ///
 /// Holds the number of epochs and 8 bytes a worker. `decide` is O(workers); nothing allocates.
 class flow_controller {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t workers = 0;  ///< Most workers in a report. Below 2^32 - 1.
   };
-  /// Parameters. The defaults are the source's where it gives one.
+  /// Parameters. The defaults are the paper's where it gives one.
   struct settings {
     double theta = 0.62;          ///< theta_flow: above 0, at most 1.
     std::uint64_t cooldown = 20;  ///< T_cool in epochs: one second of 50 ms.
-    bool recall = true;           ///< Whether workers ever leave a pool again.
+    bool recall = true;           ///< Whether workers may return from a pool.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -123,8 +124,8 @@ class flow_controller {
   flow_controller(const flow_controller&) = delete;
   flow_controller& operator=(const flow_controller&) = delete;
 
-  /// The role change of this epoch, if any. Each call is an epoch, and the next report has what became of it: see
-  /// `worker::changing`. Requires: no more workers than `limits` says, and plausible counts of those that are available
+  /// The role change of this epoch, if any. Each call is an epoch, and the next report has its effect: see
+  /// `worker::changing`. Requires: no more workers than `limits` says, and plausible counts of available ones
   /// (asserted). A mean that is NaN changes nothing.
   [[nodiscard]] std::optional<role_change> decide(std::span<const worker> workers) noexcept {
     TESSERA_REQUIRE(workers.size() <= workers_, "more workers than the controller has room for");
@@ -138,7 +139,7 @@ class flow_controller {
     return change;
   }
 
-  /// What the last decision was based on.
+  /// The means behind the last decision.
   [[nodiscard]] const pool_means& means() const noexcept { return means_; }
   /// Decisions so far.
   [[nodiscard]] std::uint64_t epochs() const noexcept { return epoch_; }
@@ -178,7 +179,7 @@ class flow_controller {
     return std::nullopt;
   }
 
-  /// The worker of a pool with the most headroom, by the phase that has less of it, among those that may change.
+  /// The worker of a pool with the most headroom, by the phase with less of it, among those that may change.
   [[nodiscard]] std::uint32_t idlest(std::span<const worker> workers, role pool) const noexcept {
     std::uint32_t best = no_index;
     double most = 0;

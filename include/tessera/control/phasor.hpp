@@ -7,29 +7,29 @@
 TESSERA_NAMESPACE_BEGIN
 namespace control {
 
-/// What an epoch asks of the engine. Valid until the next epoch.
+/// The actions of an epoch for the engine. Valid until the next epoch.
 struct phasor_actions {
   std::span<const move> moves{};        ///< Sequences to send, valid until the next epoch.
   std::optional<role_change> change{};  ///< At most one worker's new role.
-  pool_means means{};                   ///< What the role change, or none, was based on.
+  pool_means means{};                   ///< The means behind the role change, or behind none.
 };
 
 /// One epoch of Phasor's control loop over the whole cluster, every 50 ms or so: the macro and the meso scale. Routing,
 /// the micro scale, is done per request: `placement::phasor_router`.
 ///
-/// The role change comes first, so that no KV is moved to or from a worker that is about to change. Pure but for the
-/// cool-down; nothing allocates. Source: Phasor, algorithm 1, lines 6 to 18.
+/// The role change comes first, so that no KV is moved to or from a worker that is about to change. Pure, except for
+/// the cool-down; nothing allocates. Source: Phasor, algorithm 1, lines 6 to 18.
 class phasor {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t workers = 0;            ///< Most workers in a report.
-    defragmenter::limits defragment{};  ///< Of the meso controller.
+    defragmenter::limits defragment{};  ///< Capacities of the meso controller.
   };
-  /// Parameters. The defaults are the source's where it gives one.
+  /// Parameters. The defaults are the paper's where it gives one.
   struct settings {
-    flow_controller::settings flow{};     ///< Of the macro controller.
-    defragmenter::settings defragment{};  ///< Of the meso controller.
+    flow_controller::settings flow{};     ///< Parameters of the macro controller.
+    defragmenter::settings defragment{};  ///< Parameters of the meso controller.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -46,7 +46,7 @@ class phasor {
   /// The same with the default settings.
   phasor(arena& memory, const limits& l) noexcept : phasor(memory, l, settings{}) {}
 
-  /// O(workers) and what `defragmenter` says. Requirements as those of the two controllers.
+  /// One epoch. O(workers) plus the cost of `defragmenter`. Requirements as those of the two controllers.
   [[nodiscard]] phasor_actions epoch(std::span<const worker> workers) noexcept {
     phasor_actions a;
     a.change = flow_.decide(workers);
@@ -55,9 +55,9 @@ class phasor {
     return a;
   }
 
-  /// The macro controller, to look at.
+  /// The macro controller, for reading.
   [[nodiscard]] const flow_controller& flow() const noexcept { return flow_; }
-  /// The meso controller, to look at.
+  /// The meso controller, for reading.
   [[nodiscard]] const defragmenter& defragment() const noexcept { return defragment_; }
 
  private:
