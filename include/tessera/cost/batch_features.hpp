@@ -10,7 +10,8 @@
 #include <limits>
 
 /// @file
-/// What the cost of a batch depends on (CascadeInfer, section 4.1), kept up to date as requests come, grow and go.
+/// The features that determine the cost of a batch (CascadeInfer, section 4.1), kept up to date as requests come, grow
+/// and go.
 
 TESSERA_NAMESPACE_BEGIN
 namespace cost {
@@ -34,7 +35,7 @@ using feature_vector = std::array<double, 5>;
 /// the same sums. Every call is O(1) and allocates nothing.
 class batch_features {
  public:
-  /// A request joins. Requires 0 <= input <= length <= `max_length`, and a batch whose sum of I^2 stays below 2^63
+  /// A request joins. Requires 0 <= input <= length <= `max_length`, and a batch with a sum of I^2 below 2^63
   /// (asserted): 8 million prompts of a million tokens.
   void join(const request_lengths& r) noexcept {
     const std::int64_t i = r.input.count();

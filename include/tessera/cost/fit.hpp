@@ -14,26 +14,27 @@ namespace cost {
 /// One measurement: the average load of the batches that a request was in, and the latency that it had.
 struct profile_row {
   feature_vector load{};  ///< F0..F4; F0 is 1.
-  double latency = 0;     ///< Seconds per output token: its whole time / its output. Above 0.
+  double latency = 0;     ///< Seconds per output token: total time / output. Above 0.
 };
 
-/// How measurements are turned into a model.
+/// Options of a fit.
 struct fit_options {
-  /// One row in so many is held out (drawn by `seed` and the row's index) and only measures the error. At least 2.
+  /// One row in this many is held out (drawn by `seed` and the row's index) and only measures the error. At least 2.
   std::size_t held_out_one_in = 5;
   std::uint64_t seed = 1;  ///< Chooses the rows that are held out.
   /// Minimise relative errors, so that short batches count as much as long ones; or absolute ones, as the paper does.
   bool relative = true;
 };
 
-/// A fitted model, and how far it can be trusted.
+/// A fitted model, and its errors.
 struct fit_result {
   qoe_model model{};              ///< The coefficients.
   std::size_t training_rows = 0;  ///< Rows that were fitted.
   std::size_t held_out_rows = 0;  ///< Rows that were not.
   double training_error = 0;      ///< Mean of |predicted - measured| / measured over the rows that were fitted.
   double held_out_error = 0;      ///< The same over the rows that were not; 0 if there are none.
-  double constant_error = 0;  ///< Over those, of a predictor that always answers the mean latency of the fitted rows.
+  double constant_error = 0;  ///< Over the same rows, the error of a predictor that always answers the mean latency of
+                              ///< the fitted rows.
 };
 
 /// Fits D0..D4 >= 0 to measurements (CascadeInfer, section 4.1; non-negative as `qoe_model` says). O(rows), two passes,

@@ -16,7 +16,7 @@ namespace cost {
 
 /// Minimises sum (a . x - b)^2 over x, or over x >= 0, for any number of rows (a, b) in `N` unknowns.
 ///
-/// Rows are not kept: each is rotated into a triangle (Givens), which has the same least squares solutions as all rows
+/// Rows are not kept: each is rotated into a triangle (Givens). It has the same least squares solutions as all rows
 /// together and, unlike the normal equations, does not square their condition. 8 N (N + 3) / 2 bytes; allocates
 /// nothing. Requires finite numbers.
 template <std::size_t N>
@@ -47,8 +47,8 @@ class least_squares {
       for (std::size_t c = row; c != N; ++c) a[c] = free[c] && scale[c] > 0 ? r_[row][c] / scale[c] : 0;
       part.add(a, z_[row]);
     }
-    // Where rounding left next to nothing of a column, its row has gathered what later columns have in common: without
-    // the column that belongs to theirs.
+    // If rounding left next to nothing of a column, its row has gathered the common part of later columns. Without the
+    // column, that part belongs to their rows.
     for (std::size_t c = 0; c != N; ++c) {
       if (std::fabs(part.r_[c][c]) > dependent) continue;
       vector a = std::exchange(part.r_[c], vector{});
@@ -87,7 +87,7 @@ class least_squares {
       if (enters == N) break;
       free[enters] = true;
       vector s = solve(free);
-      if (!(s[enters] > 0)) {  // rounding alone promised a descent
+      if (!(s[enters] > 0)) {  // a descent by rounding alone
         free[enters] = false;
         refused[enters] = true;
         continue;
@@ -131,7 +131,7 @@ class least_squares {
   }
 
  private:
-  /// A column whose part across the others is shorter than this, of length 1, depends on them.
+  /// A column depends on the others if its part orthogonal to them, scaled to length 1, is shorter than this.
   static constexpr double dependent = 1e-11;
 
   static void rotate(double& r, double& a, double cosine, double sine) noexcept {
@@ -164,8 +164,8 @@ class least_squares {
   }
 
   std::array<vector, N> r_{};  // upper triangle
-  vector z_{};                 // what became of b
-  double rest_ = 0;            // squares of what no x explains
+  vector z_{};                 // the rotated b
+  double rest_ = 0;            // sum of squares that no x explains
 };
 
 }  // namespace cost

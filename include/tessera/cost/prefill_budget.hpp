@@ -10,22 +10,22 @@
 TESSERA_NAMESPACE_BEGIN
 namespace cost {
 
-/// How many tokens of prompts a step may compute so that those who decode in it have their next token in time: what
-/// a step of their own leaves of the target, over what a token of prefill takes. For `step_limits::prefill_budget`.
+/// The most prompt tokens that a step may compute so that its decodes have their next token in time. The time that a
+/// step without them leaves of the target, over the prefill time of a token. For `step_limits::prefill_budget`.
 ///
-/// When to use: long prompts come while others decode, and the time between tokens is promised. The coefficients are
-/// those of a step's time, linear in what is in it (`cost/fit.hpp` fits such).
-/// Source: ours as a formula; that the tokens in a step follow from the time between tokens is from Sarathi-Serve
-/// (Agrawal et al. 2024, "Taming throughput-latency tradeoff in LLM inference", section 4.3).
+/// When to use: long prompts come while others decode, and a time between tokens is promised. The coefficients are
+/// those of a step's time, linear in its content (`cost/fit.hpp` fits them).
+/// Source: the formula is ours. Sarathi-Serve derives the tokens in a step from the time between tokens (Agrawal et al.
+/// 2024, "Taming throughput-latency tradeoff in LLM inference", section 4.3).
 struct prefill_in_time {
-  double target_s = 0.05;    ///< Seconds between two tokens of one who decodes.
-  double step_s = 0;         ///< Of a step with nothing in it.
-  double per_decode_s = 0;   ///< For each who decodes.
-  double per_context_s = 0;  ///< For each token of KV that they read.
-  double per_prefill_s = 0;  ///< For each token of a prompt.
-  tokens least{64};          ///< So many in any case, or a prompt would never be done. At least 1.
+  double target_s = 0.05;    ///< Seconds between two tokens of a decoding request.
+  double step_s = 0;         ///< Seconds of an empty step.
+  double per_decode_s = 0;   ///< Seconds per decode.
+  double per_context_s = 0;  ///< Seconds per token of KV that decodes read.
+  double per_prefill_s = 0;  ///< Seconds per prompt token.
+  tokens least{64};          ///< The least number in any case, so that every prompt ends. At least 1.
 
-  /// For a step in which so many decode over `context` tokens in all. O(1).
+  /// The budget of a step with this many decodes over `context` tokens in all. O(1).
   [[nodiscard]] constexpr tokens operator()(std::size_t decodes, tokens context) const noexcept {
     const double left = target_s - step_s - per_decode_s * static_cast<double>(decodes) -
                         per_context_s * static_cast<double>(context.count());

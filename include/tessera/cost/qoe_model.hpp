@@ -24,15 +24,15 @@ struct qoe_model {
     }
     return true;
   }
-  /// q: what each request of the batch experiences. O(1).
+  /// q: the latency of each request of the batch. O(1).
   [[nodiscard]] constexpr double per_request(const feature_vector& f) const noexcept {
     return d[0] * f[0] + d[1] * f[1] + d[2] * f[2] + d[3] * f[3] + d[4] * f[4];
   }
-  /// Q = n q: of the whole batch; 0 for an empty one. O(1).
+  /// Q = n q: the sum over the batch; 0 for an empty one. O(1).
   [[nodiscard]] constexpr double batch(const feature_vector& f) const noexcept { return f[1] * per_request(f); }
   /// Q, the sum over the batch, in seconds per token.
   [[nodiscard]] double batch(const batch_features& b) const noexcept { return batch(b.features()); }
-  /// What one request adds to the q of all in its batch: D1 + D2 I + D3 I^2 + D4 L.
+  /// The part that one request adds to the q of all in its batch: D1 + D2 I + D3 I^2 + D4 L.
   [[nodiscard]] constexpr double load(const request_lengths& r) const noexcept {
     const auto i = static_cast<double>(r.input.count());
     return d[1] + d[2] * i + d[3] * (i * i) + d[4] * static_cast<double>(r.length.count());
@@ -42,17 +42,17 @@ struct qoe_model {
   friend constexpr bool operator==(const qoe_model&, const qoe_model&) noexcept = default;
 };
 
-/// What moving a sequence from one instance to another costs, in the units of `qoe_model`.
+/// The cost of moving a sequence from one instance to another, in the units of `qoe_model`.
 struct transfer_cost {
   double per_sequence = 0;  ///< Fixed part. Finite, at least 0.
   double per_token = 0;     ///< Bytes of KV per token / bandwidth. Finite, at least 0.
 
-  /// Neither negative nor infinite.
+  /// Whether both are finite and not negative.
   [[nodiscard]] constexpr bool valid() const noexcept {
     constexpr double most = std::numeric_limits<double>::max();
     return per_sequence >= 0 && per_sequence <= most && per_token >= 0 && per_token <= most;
   }
-  /// Of one sequence of this length.
+  /// The cost for one sequence of this length.
   [[nodiscard]] constexpr double operator()(tokens length) const noexcept {
     return per_sequence + per_token * static_cast<double>(length.count());
   }
