@@ -20,7 +20,7 @@ struct prefill_sample {
   double seconds = 0;  ///< Measured time of the prefill.
 };
 
-/// Why there is no fit.
+/// The result of a fit.
 enum class calibration_status : std::uint8_t {
   ok,
   bad_scale,     ///< Peak or model scale is not a finite number above 0.
@@ -44,19 +44,20 @@ enum class calibration_status : std::uint8_t {
   return "?";
 }
 
-/// A fit, or why there is none.
+/// A fit, or the reason why there is none.
 struct calibration {
-  calibration_status status = calibration_status::too_few_rows;  ///< Whether the rest means anything.
+  calibration_status status = calibration_status::too_few_rows;  ///< Whether the other members are valid.
   prefill_cost cost{};                                           ///< All 0 without a fit.
   double r_squared = 0;  ///< 1 - residual / total squares about the mean; 0 if all times are equal. May be negative.
-  bool bounded = false;  ///< Plain least squares had a negative coefficient: it is 0, and the other was fitted alone.
+  bool bounded = false;  ///< Plain least squares had a negative coefficient: it is set to 0, and the other was fitted
+                         ///< alone.
   std::size_t rows = 0;  ///< Rows used; with `bad_row` the index of the first bad one.
 };
 
 /// Fits the cost model. A negative coefficient would make longer prompts look cheaper somewhere, so both are kept at
-/// least 0: if plain least squares has one below, the best fit on that bound is taken, which is the exact constrained
-/// optimum. O(rows); allocates nothing. Lengths are scaled to at most 1 and the columns made
-/// orthogonal, so that the squares of long prompts cost no digits.
+/// least 0. If plain least squares has one below, the best fit on that bound is taken, which is the exact constrained
+/// optimum. O(rows); allocates nothing. Lengths are scaled to at most 1 and the columns made orthogonal, so that the
+/// squares of long prompts cost no digits.
 [[nodiscard]] constexpr calibration calibrate(std::span<const prefill_sample> rows, double peak_flops,
                                               double model_scale = 1.0) noexcept {
   const auto positive = [](double x) { return x > 0 && x < 1e300; };
@@ -66,7 +67,7 @@ struct calibration {
   double longest = 0;
   for (std::size_t i = 0; i != rows.size(); ++i) {
     const prefill_sample& row = rows[i];
-    // Written so that NaN is bad.
+    // Written so that NaN is rejected.
     if (row.length < tokens{1} || row.length > longest_prompt || !(row.seconds >= 0 && row.seconds < 1e100)) {
       return {.status = calibration_status::bad_row, .rows = i};
     }
@@ -74,7 +75,7 @@ struct calibration {
     if (l > longest) longest = l;
   }
 
-  // Seconds on x = l / longest and x^2; the peak and the scale are multiplied in at the end.
+  // Fits seconds to x = l / longest and x^2; the peak and the scale are multiplied in at the end.
   double xx = 0, xs = 0, ss = 0, xy = 0, sy = 0, sum = 0;
   const auto scaled = [&](const prefill_sample& row) { return static_cast<double>(row.length.count()) / longest; };
   for (const prefill_sample& row : rows) {

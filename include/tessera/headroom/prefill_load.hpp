@@ -42,13 +42,13 @@ class wide_sum {
 
 }  // namespace detail
 
-/// The sums over a prefill queue from which its cost follows: tokens left, and their squares.
+/// The sums over a prefill queue that determine its cost: tokens left, and their squares.
 ///
-/// The sums are integers, so leaving undoes joining exactly: a queue that is empty again costs exactly 0, and the cost
-/// depends on what is queued alone, not on what once was. No sum overflows. Every member is O(1); nothing allocates.
+/// The sums are integers, so leaving undoes joining exactly. A queue that is empty again costs exactly 0, and the cost
+/// depends only on the present queue. No sum overflows. Every member is O(1); nothing allocates.
 class prefill_load {
  public:
-  /// A prompt joins of which `computed` tokens need not be computed. Requires 0 <= computed <= prompt <=
+  /// A prompt joins, with `computed` tokens that need not be computed. Requires 0 <= computed <= prompt <=
   /// longest_prompt.
   constexpr void join(tokens prompt, tokens computed = {}) noexcept {
     TESSERA_ASSERT(tokens{} <= computed && computed <= prompt && prompt <= longest_prompt, "no such prompt");
@@ -56,8 +56,8 @@ class prefill_load {
     left_.add(static_cast<std::uint64_t>((prompt - computed).count()));
     ++requests_;
   }
-  /// A prompt leaves: computed, cancelled, or sent elsewhere. `computed`: what `advance` has said of it so far.
-  /// Requires: it joined and has not left.
+  /// A prompt leaves: computed, cancelled, or sent elsewhere. `computed`: its latest value in `advance`. Requires: it
+  /// joined and has not left.
   constexpr void leave(tokens prompt, tokens computed = {}) noexcept {
     TESSERA_ASSERT(tokens{} <= computed && computed <= prompt && prompt <= longest_prompt, "no such prompt");
     const std::uint64_t squares = square(prompt) - square(computed);
@@ -67,7 +67,7 @@ class prefill_load {
     left_.subtract(left);
     --requests_;
   }
-  /// Of a queued prompt, `to` tokens are computed now, where it was `from`. Less than before is legal: its KV was lost.
+  /// A queued prompt went from `from` to `to` computed tokens. Fewer than before is legal: its KV was lost.
   constexpr void advance(tokens from, tokens to) noexcept {
     TESSERA_ASSERT(tokens{} <= from && tokens{} <= to && from <= longest_prompt && to <= longest_prompt,
                    "no such prompt");
@@ -84,9 +84,9 @@ class prefill_load {
     }
   }
 
-  /// Requests in the queue, those under way included. O(1).
+  /// Requests in the queue, including those in progress. O(1).
   [[nodiscard]] constexpr std::size_t requests() const noexcept { return requests_; }
-  /// The sum of what is left to compute, in FLOP-equivalents. Three roundings, whatever the number of prompts.
+  /// The remaining cost in FLOP-equivalents. Three roundings, whatever the number of prompts.
   [[nodiscard]] constexpr double flops(const prefill_cost& cost) const noexcept {
     return cost.alpha * squares_.value() + cost.beta * cost.model_scale * left_.value();
   }

@@ -12,16 +12,16 @@ namespace headroom {
 /// `observe` is O(log window), `value` O(1); nothing allocates.
 class reference_demand {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t window = 1024;  ///< Prompts that count. At least 1.
   };
-  /// Parameters. The defaults are the source's where it gives one.
+  /// Parameters. The defaults are the paper's where it gives one.
   struct settings {
     tokens block_size{16};   ///< Above 0.
     double quantile = 0.95;  ///< Above 0, at most 1.
     blocks growth{1};        ///< Added to the prompt's blocks.
-    blocks before_any{};     ///< The demand before the first prompt was seen. 0: nothing is stranded.
+    blocks before_any{};     ///< The demand before the first prompt. 0: nothing is stranded.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.

@@ -12,19 +12,18 @@
 TESSERA_NAMESPACE_BEGIN
 namespace headroom {
 
-/// An exact quantile of the last so many values.
+/// An exact quantile of the last `window` values.
 ///
-/// The values are split into a max-heap of the smallest ceil(q n) and a min-heap of the rest; the quantile, by nearest
-/// rank, is on top of the first. Each value knows its place, so the one that falls out of the window is replaced
-/// where it stands. `push` is O(log window), `value` O(1); nothing allocates. 8 bytes and a value for each of the
-/// window.
+/// The values are split into a max-heap of the smallest ceil(q n) and a min-heap of the rest. The quantile, by nearest
+/// rank, is on top of the first. Each value knows its place, so the one that falls out of the window is replaced in
+/// place. `push` is O(log window), `value` O(1); nothing allocates. 8 bytes and a value for each value in the window.
 ///
 /// @tparam T ordered and trivially copyable; not NaN.
 template <std::totally_ordered T>
   requires std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>
 class window_quantile {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t window = 1024;  ///< Values that count. At least 1, below 2^31.
   };
@@ -53,7 +52,7 @@ class window_quantile {
 
   /// How many there are. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Most values that are looked back upon.
+  /// The size of the window.
   [[nodiscard]] std::size_t window() const noexcept { return window_; }
   /// Whether there is none. O(1).
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
@@ -64,7 +63,7 @@ class window_quantile {
     return values_[heap_[0]];
   }
 
-  /// Takes a value in; the oldest goes if the window is full.
+  /// Adds a value; the oldest goes if the window is full.
   void push(const T& value) noexcept {
     if (size_ < window_) {
       grow(value);
@@ -74,8 +73,8 @@ class window_quantile {
   }
 
  private:
-  // The low heap lies at the front of heap_, its root at 0; the high heap at the back, its root at window_ - 1, growing
-  // downwards. So a heap of any size needs no room of its own.
+  // The low heap lies at the front of heap_, with its root at 0. The high heap lies at the back, with its root at
+  // window_ - 1, and grows downwards. So a heap of any size needs no room of its own.
   [[nodiscard]] std::uint32_t& low(std::size_t i) noexcept { return heap_[i]; }
   [[nodiscard]] std::uint32_t& high(std::size_t i) noexcept { return heap_[window_ - 1 - i]; }
   [[nodiscard]] std::size_t high_size() const noexcept { return size_ - low_size_; }
