@@ -8,8 +8,9 @@
 #include <cstdint>
 
 /// @file
-/// Live migration: the KV of a sequence is copied to another instance while it goes on decoding, in rounds of fewer and
-/// fewer blocks; then it stops for the last few (Phasor, appendix D; CascadeInfer, section 4.4; after Llumnix).
+/// Live migration: the KV of a sequence is copied to another instance while it continues to decode, in rounds of fewer
+/// and fewer blocks. Then it stops for the last few blocks (Phasor, appendix D; CascadeInfer, section 4.4, after
+/// Llumnix).
 ///
 /// With `iteration_scheduler` at both ends:
 ///
@@ -22,14 +23,15 @@
 ///     source.resume(r);                        // or that it is not: `kept`
 ///
 /// A source that is short of blocks may preempt a request while it is copied: its blocks are another's from the next
-/// step on. If a plan's `preempted` lists it, `abort()` before you run that plan's copies, and call the transfer off;
-/// likewise when it ends.
+/// step on. If a plan's `preempted` lists it, call `abort()` before you run that plan's copies, and call the transfer
+/// off. Do the same when it ends.
 ///
-/// `evacuate` comes last because it frees the blocks: before, a target that refuses leaves the request where it was,
-/// with its KV. So an abort costs nothing up to then. `suspend` and `resume` lie between two steps; who is told during
-/// one, does it after. In another process the target adopts a request of its own with what the source says of its
-/// `progress()`. The plan of the target that starts the request lists it in `fetch`: its KV is then moved from where it
-/// landed, on the same device, to the blocks of the plan. examples/live_migration.cpp does all of this.
+/// `evacuate` comes last because it frees the blocks. Before that, a target that refuses leaves the request where it
+/// was, with its KV. So an abort costs nothing up to then. `suspend` and `resume` are called between two steps; a
+/// caller that learns of them during a step calls them after it. In another process the target adopts a request of its
+/// own with the source's `progress()`.
+/// The plan of the target that starts the request lists it in `fetch`. Its KV is then moved from where it landed, on
+/// the same device, to the blocks of the plan. examples/live_migration.cpp does all of this.
 
 TESSERA_NAMESPACE_BEGIN
 namespace migration {
@@ -45,37 +47,37 @@ struct block_range {
   friend constexpr bool operator==(const block_range&, const block_range&) noexcept = default;
 };
 
-/// What carries KV from one instance to another. `t.copy(range)` begins to copy blocks to their places at the target
-/// and returns; when all of them have arrived, the engine calls `copied`. It must not call back.
+/// Carries KV from one instance to another. `t.copy(range)` starts to copy blocks to their places at the target and
+/// returns; when all of them have arrived, the engine calls `copied`. It must not call back.
 template <class T>
 concept transport = requires(T& t, const block_range& range) {
   { t.copy(range) } noexcept;
 };
 
-/// What the source has to do next.
+/// The next action of the source.
 enum class next : std::uint8_t {
-  copying,    ///< A copy is on its way: go on decoding (unless stopped) until `copied` can be called.
+  copying,    ///< A copy is in progress: continue to decode (unless stopped) until `copied` can be called.
   stop,       ///< Stop decoding this sequence, at the next step's end at the latest, and call `stopped`.
-  hand_over,  ///< All is with the target: give the request away, or call `abort`.
+  hand_over,  ///< The target has everything: give the request away, or call `abort`.
   over,       ///< The migration has ended or has not begun.
 };
 
-/// The source's side of the copy: which blocks to send, and when to stop. Knows nothing of ownership.
+/// The source's side of the copy: the blocks to send, and the moment to stop. Independent of ownership.
 ///
-/// KV is append-only: a full block does not change any more. So the blocks that a round has to send are those from the
-/// one that was partly filled when the last round began.
+/// KV is append-only: a full block does not change any more. So a round has to send the blocks from the one that was
+/// partly filled when the last round began.
 ///
 ///     begin -> [snapshot] -> [dirty blocks]* -> stop -> [last dirty blocks] -> hand_over
 ///
-/// Decoding stops when no more than `stop_below` blocks are dirty, or a round did not have fewer blocks to send than
-/// the one before (decoding is as fast as the link), or after `most_rounds`, or when the target's room is nearly used
-/// up. In the first case the downtime is that of sending `stop_below` + 1 blocks (a step may end between the decision
-/// and the stop), whatever the length of the sequence; the others bound the time that a migration can take.
+/// Decoding stops in one of four cases. At most `stop_below` blocks are dirty. A round had no fewer blocks to send than
+/// the one before (decoding is as fast as the link). `most_rounds` are done. The target's room is nearly used up. In
+/// the first case the downtime is that of sending `stop_below` + 1 blocks, whatever the sequence's length. (A step may
+/// end between the decision and the stop.) The other cases bound the time of a migration.
 ///
 /// Each call O(1). A value of a few words; no storage, no clock, no I/O.
 class live_migration {
  public:
-  /// When to stop the request, and how often to try.
+  /// When to stop the request, and how many rounds to make.
   struct config {
     tokens block_size{16};          ///< Tokens per block. Positive.
     blocks stop_below{2};           ///< Stop when no more blocks than this are dirty. Not negative.
@@ -89,7 +91,7 @@ class live_migration {
   }
 
   /// Begins with the snapshot. `computed`: tokens of the sequence that have KV. `room`: blocks reserved at the target.
-  /// Returns `copying`; `over`, and does nothing, if the room is too small. Requires: no migration is under way,
+  /// Returns `copying`; `over`, and does nothing, if the room is too small. Requires: no migration is in progress,
   /// `computed` is positive.
   template <transport T>
   [[nodiscard]] constexpr next begin(tokens computed, blocks room, T& t) noexcept {
@@ -106,14 +108,14 @@ class live_migration {
     return step_;
   }
 
-  /// The latest copy has arrived. `computed`: tokens that have KV by now; it does not shrink. Requires: a copy is on
-  /// its way.
+  /// The latest copy has arrived. `computed`: tokens that have KV by now; it does not shrink. Requires: a copy is in
+  /// progress.
   template <transport T>
   [[nodiscard]] constexpr next copied(tokens computed, T& t) noexcept {
     TESSERA_ASSERT(step_ == next::copying && computed >= sent_, "a copy of what there is has arrived");
     if (stopped_) return step_ = next::hand_over;
     const blocks dirty = dirty_at(computed).size();
-    // Decoding goes on during the next round: a round's worth of growth must find room.
+    // Decoding continues during the next round: the growth of a round must fit.
     const bool cramped = covering(computed) + max(dirty, blocks{1}) > room_;
     if (dirty <= config_.stop_below || dirty >= last_round_ || rounds_ >= config_.most_rounds || cramped) {
       return step_ = next::stop;
@@ -122,9 +124,9 @@ class live_migration {
     return step_;
   }
 
-  /// Decoding has stopped, with `computed` tokens that have KV; it does not go on before the migration is over. Returns
-  /// `copying` for the last time, `hand_over` if nothing is dirty, or `over`, aborted, if it has outgrown the room: it
-  /// must go on here. Requires: asked to `stop`.
+  /// Decoding has stopped, with `computed` tokens that have KV; it does not continue before the migration is over.
+  /// Returns `copying` for the last time, or `hand_over` if nothing is dirty. Returns `over`, aborted, if it has
+  /// outgrown the room: it must continue here. Requires: asked to `stop`.
   template <transport T>
   [[nodiscard]] constexpr next stopped(tokens computed, T& t) noexcept {
     TESSERA_ASSERT(step_ == next::stop && computed >= sent_, "asked to stop");
@@ -143,8 +145,8 @@ class live_migration {
     stopped_ = false;
   }
 
-  /// Ends the migration at any moment before `handed_over`: the source has all it had. A copy on its way must be cut
-  /// off. True if it was to stop decoding, or had stopped: it must go on, if it stands still.
+  /// Ends the migration at any moment before `handed_over`: the source still has everything. A copy in progress must be
+  /// cut off. True if it was to stop decoding, or had stopped: it must continue, if it stands still.
   constexpr bool abort() noexcept {
     const bool resume = stopped_ || step_ == next::stop;
     step_ = next::over;
@@ -152,20 +154,20 @@ class live_migration {
     return resume;
   }
 
-  /// What was last asked for.
+  /// The latest action asked for.
   [[nodiscard]] constexpr next state() const noexcept { return step_; }
   /// Rounds while decoding, the snapshot included.
   [[nodiscard]] constexpr std::uint32_t rounds() const noexcept { return rounds_; }
-  /// Blocks sent, again and again counted.
+  /// Blocks sent, repetitions counted.
   [[nodiscard]] constexpr blocks sent() const noexcept { return total_; }
-  /// Blocks sent while the sequence did not run: what the downtime is made of.
+  /// Blocks sent while the sequence did not run: they determine the downtime.
   [[nodiscard]] constexpr blocks sent_stopped() const noexcept { return downtime_; }
 
  private:
   [[nodiscard]] constexpr blocks covering(tokens n) const noexcept { return blocks_for(n, config_.block_size); }
 
-  /// What has changed since the last round was sent. The block that was partly filled then is dirty only if it has
-  /// grown.
+  /// Blocks that have changed since the last round was sent. The block that was partly filled then is dirty only if it
+  /// has grown.
   [[nodiscard]] constexpr block_range dirty_at(tokens computed) const noexcept {
     const blocks last = covering(computed);
     return {computed == sent_ ? last : blocks{sent_ / config_.block_size}, last};
