@@ -26,17 +26,17 @@
 #endif
 
 /// @file
-/// `device_sorter`: batches in order on Thrust's device system, which `THRUST_DEVICE_SYSTEM` chooses when compiling.
+/// `device_sorter`: orders batches on Thrust's device system, which `THRUST_DEVICE_SYSTEM` selects at compile time.
 ///
-/// With nvcc that is a GPU. With any C++ compiler it is the processors of the host, given the headers of CCCL (or of
-/// Thrust and CUB 1.17) and for example `-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_OMP`: one source for both.
+/// With nvcc that is a GPU. With any C++ compiler it is the host's processors, with the headers of CCCL (or of Thrust
+/// and CUB 1.17) and for example `-DTHRUST_DEVICE_SYSTEM=THRUST_DEVICE_SYSTEM_OMP`. One source serves both.
 
 TESSERA_NAMESPACE_BEGIN
 namespace gpu {
 
 #if THRUST_DEVICE_SYSTEM == THRUST_DEVICE_SYSTEM_CUDA
 
-using stream_type = cudaStream_t;  ///< What a `device_sorter` is constructed with.
+using stream_type = cudaStream_t;  ///< The constructor argument of a `device_sorter`.
 
 namespace detail {
 
@@ -54,7 +54,7 @@ __global__ void call_for_each(std::uint32_t n, F f) {
 }  // namespace detail
 
 /// CUB's radix sort and scan, with all their scratch memory from the caller. (Thrust's own sort asks an allocator for
-/// memory whose amount only the device knows, and throws if there is none.)
+/// an amount that only the device knows, and throws if there is none.)
 template <int DeviceSystem>
 class thrust_backend {
  public:
@@ -62,8 +62,8 @@ class thrust_backend {
   /// Enqueues on `stream`, which must be of the current device whenever it is used.
   constexpr explicit thrust_backend(stream_type stream) noexcept : stream_{stream} {}
 
-  /// The indices, CUB's second arrays of keys and indices, and its counters: one of 4 bytes for each of 256 digits and
-  /// each tile of a sort, where a tile is at least 1,024 elements, and some fixed ones. CUB checks it before it
+  /// The indices, CUB's second arrays of keys and indices, and its counters. These are 4 bytes for each of 256 digits
+  /// and each tile of a sort, and some fixed ones. A tile has at least 1,024 elements. CUB checks the size before it
   /// launches anything.
   [[nodiscard]] static constexpr std::size_t scratch_bytes(std::size_t n) noexcept {
     return workspace_bytes<std::uint32_t>(n) + cub_bytes(n);
@@ -120,8 +120,8 @@ struct lowest_bits {
 
 }  // namespace detail
 
-/// Thrust's algorithms on the host. They allocate what they like, and end the program if there is no memory: these back
-/// ends are for tests, and for machines without a GPU that have cores to spare.
+/// Thrust's algorithms on the host. They allocate memory, and end the program if there is none. These back ends are for
+/// tests, and for machines without a GPU that have cores to spare.
 template <int DeviceSystem>
 class thrust_backend {
  public:
@@ -160,7 +160,8 @@ class thrust_backend {
 /// The `batch_sorter` on a stream: `device_sorter sorter{stream}`.
 ///
 /// On a GPU a call launches kernels and returns: it takes no memory, of the device or the heap, and waits for nothing.
-/// But for the first calls of a program, for which the CUDA runtime loads the kernels: make them before the loop.
+/// The first calls of a program are an exception, because the CUDA runtime loads the kernels: make them before the
+/// loop.
 using device_sorter = basic_batch_sorter<thrust_backend<THRUST_DEVICE_SYSTEM>>;
 
 }  // namespace gpu

@@ -12,26 +12,26 @@
 #include <span>
 
 /// @file
-/// Ordering a batch on whatever computes: the concept `batch_sorter`, and the operations, written once over three
+/// Orders a batch on the host or on a device: the concept `batch_sorter`, and the operations, written once over three
 /// primitives of a back end.
 
 TESSERA_NAMESPACE_BEGIN
 namespace gpu {
 
-/// Puts batches in order, on the host or on a device. All arrays are where the sorter computes: device memory for one
-/// that works on a device. A call on a device enqueues work and returns: results may be read when the stream is done.
+/// Puts batches in order, on the host or on a device. All arrays are where the sorter computes: device memory for a
+/// sorter on a device. A call on a device enqueues work and returns: results may be read when the stream is done.
 ///
 /// Requires, with `n` a count, `w` a `workspace`, all calls `noexcept`:
 /// 1. `S` is copyable.
-/// 2. `S::required_bytes(n) -> std::size_t`: what any of the calls below needs for a batch of at most `n`.
+/// 2. `S::required_bytes(n) -> std::size_t`: the workspace of any call below for a batch of at most `n`.
 /// 3. `s.sort(keys, bits, order, w) -> status`
 /// 4. `s.sort_segments(keys, bits, offsets, order, w) -> status`
 /// 5. `s.bucket(lengths, bounds, order, offsets, w) -> status`
 /// 6. `s.admit(needs, order, offsets, free, admitted, w) -> status`
 ///
-/// What they do, which is not checked: see `basic_batch_sorter`, and the conformance suite over all models.
+/// Their meaning is not checked: see `basic_batch_sorter`, and the conformance suite over all models.
 ///
-/// Complexity: O(n) for keys of constant width. Allocates: never (but see `device_sorter` on Thrust's host back ends).
+/// Complexity: O(n) for keys of constant width. Allocates: never (except `device_sorter` on Thrust's host back ends).
 /// Models: `gpu::host_sorter` (`host_sorter.hpp`), `gpu::device_sorter` (`batch_sort.cuh`).
 template <class S>
 concept batch_sorter =
@@ -61,7 +61,8 @@ template <class Predicate>
   return first;
 }
 
-// What the back ends run for each index. Structs, for a lambda in a kernel needs a compiler's extension.
+// The functions that back ends run for each index. They are structs, because a lambda in a kernel needs a compiler's
+// extension.
 
 struct above {  // values[i] > limit
   const std::uint32_t* values;
@@ -134,22 +135,25 @@ struct count_fitting {
 
 /// The operations on a batch, over a back end. See `host_sorter` and `device_sorter`.
 ///
-/// Every call answers `invalid` for sizes that do not match, more than `max_batch` elements or a bad width of key;
-/// `exhausted` if the workspace has less than `required_bytes(n)`; both before anything is enqueued. It answers
-/// `invalid` also if the device refuses the work (`cudaPeekAtLastError` says why); then outputs are unspecified.
-/// Offsets are in CSR form, as in the page tables: segment `s` is [offsets[s], offsets[s + 1]); they begin with 0,
+/// Every call returns `invalid` for sizes that do not match, more than `max_batch` elements or a bad width of key. It
+/// returns `exhausted` if the workspace has less than `required_bytes(n)`. Both are checked before anything is
+/// enqueued. It also returns `invalid` if the device refuses the work (`cudaPeekAtLastError` says why); then outputs
+/// are unspecified.
+/// Offsets are in CSR form, as in the page tables: segment `s` is [offsets[s], offsets[s + 1]). They begin with 0,
 /// never fall and end with the size of the batch. Contents are not checked: they may be on a device.
 ///
-/// @tparam Backend copyable, and with members that enqueue and answer whether that worked: `for_each(n, f)`,
-///   `sort_pairs(keys, sorted, order, n, bits, scratch)` (stable, by the lowest `bits` bits, `order` being the
-///   indices), `inclusive_sum(data, n, scratch)` (in place); and `scratch_bytes(n)`, what the latter two need.
+/// @tparam Backend copyable, with members that enqueue work and return whether that succeeded.
+/// - `for_each(n, f)`.
+/// - `sort_pairs(keys, sorted, order, n, bits, scratch)`: stable, by the lowest `bits` bits; `order` holds the indices.
+/// - `inclusive_sum(data, n, scratch)`: in place.
+/// - `scratch_bytes(n)`: the scratch memory of the latter two.
 template <class Backend>
 class basic_batch_sorter {
  public:
   static constexpr std::size_t max_batch = 0x7FFF'FFFF;  ///< Largest number of elements.
 
   constexpr basic_batch_sorter() noexcept = default;
-  /// Works on a back end made of `argument`: for `device_sorter` a stream.
+  /// Works on a back end constructed from `argument`: for `device_sorter` a stream.
   template <class T>
     requires std::constructible_from<Backend, T>
   constexpr explicit basic_batch_sorter(T argument) noexcept : backend_{argument} {}
@@ -161,7 +165,7 @@ class basic_batch_sorter {
   }
 
   /// Stable order by the lowest `bits` bits of the keys: `order[0]` is the index of the first.
-  /// @param keys one for each element; left as they are
+  /// @param keys one for each element; left unchanged
   /// @param bits 1 to 64; higher bits are ignored
   /// @param order out: as many
   /// @param space lent for the call
@@ -174,9 +178,9 @@ class basic_batch_sorter {
     return done(sort_pairs(keys.data(), sorted, order, bits, space));
   }
 
-  /// Sorts the segments of a batch, each for itself, in one call: for instance the queues of many instances.
+  /// Sorts the segments of a batch separately, in one call: for instance the queues of many instances.
   /// `order[offsets[s] .. offsets[s + 1])` are the indices, in the whole batch, of segment `s` in its order.
-  /// @param keys,bits,order,space as for `sort`; `bits` and those of the highest segment number must be at most 64
+  /// @param keys,bits,order,space as for `sort`; `bits` plus the bits of the highest segment number must be at most 64
   /// @param offsets segments + 1
   [[nodiscard]] status sort_segments(std::span<const std::uint64_t> keys, unsigned bits,
                                      std::span<const std::uint32_t> offsets, std::span<std::uint32_t> order,
@@ -219,8 +223,8 @@ class basic_batch_sorter {
                                   detail::find_bucket_start{sorted, static_cast<std::uint32_t>(n), offsets.data()}));
   }
 
-  /// How many of each segment, from its front, can have what they need at once: the longest prefix whose sum is at most
-  /// `free[s]`. One that does not fit holds back all behind it. Sums are of 64 bits.
+  /// The number of elements at the front of each segment that can have what they need at once. They are the longest
+  /// prefix with a sum of at most `free[s]`. One that does not fit holds back all behind it. Sums have 64 bits.
   /// @param needs one for each element, for instance blocks
   /// @param order the order to serve them in, as `sort` or `sort_segments` made it
   /// @param offsets segments + 1, into `order`; 0 and the size for a batch of one segment

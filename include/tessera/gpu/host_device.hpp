@@ -4,7 +4,7 @@
 #include <tessera/config.hpp>
 
 /// @file
-/// `TESSERA_HOST_DEVICE` marks a function that kernels may call. It is nothing to a compiler that does not know CUDA.
+/// `TESSERA_HOST_DEVICE` marks a function that kernels may call. It is empty for a compiler without CUDA.
 
 #ifdef __CUDACC__
 /// Compiled for the host and for the device.

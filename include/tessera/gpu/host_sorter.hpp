@@ -9,11 +9,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gpu {
 
-/// Computes on the calling thread, in plain C++: a radix sort that takes the least significant byte first and skips
-/// bytes in which all keys agree.
+/// Computes on the calling thread, in plain C++. A radix sort from the least significant byte on, which skips bytes in
+/// which all keys agree.
 class host_backend {
  public:
-  /// A second array of keys, and one of indices.
+  /// For a second array of keys, and one of indices.
   [[nodiscard]] static constexpr std::size_t scratch_bytes(std::size_t n) noexcept {
     return workspace_bytes<std::uint64_t>(n) + workspace_bytes<std::uint32_t>(n);
   }

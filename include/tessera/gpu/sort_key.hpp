@@ -6,14 +6,14 @@
 #include <cstdint>
 
 /// @file
-/// What a batch is ordered by, packed into one integer: comparing two keys compares their fields one after another.
+/// Sort keys of a batch, packed into one integer: comparing two keys compares their fields one after another.
 /// A radix sort of such keys is several times faster than a sort with a comparator of tuples.
 
 TESSERA_NAMESPACE_BEGIN
 namespace gpu {
 
-/// An integer that is ordered as the numbers are: negative ones first, -0 the same as +0, the infinities at the ends,
-/// and every NaN after +infinity.
+/// An integer with the order of the numbers. Negative ones come first, -0 equals +0, the infinities are at the ends,
+/// and every NaN is after +infinity.
 [[nodiscard]] TESSERA_HOST_DEVICE constexpr std::uint32_t ordered_bits(float x) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t sign = 0x8000'0000U;
@@ -49,23 +49,24 @@ struct key_fields {
   std::uint32_t arrival = 0;  ///< For a batch that is not in order of arrival already: sorting is stable.
 };
 
-/// How many bits of a key each field has:
+/// The number of bits of each field of a key:
 ///
 ///     63 ...                                            0
 ///     [ unused | group | value | length | arrival ]
 ///
 /// A group, length or arrival that does not fit counts as the greatest that does. A value narrower than 32 bits keeps
-/// its sign, exponent and as much of its mantissa as there is room for (16 bits: 7 of the mantissa), so close values
-/// become equal, but none change places; below 10 bits, NaN equals infinity. Fewer bits sort faster: a radix sort takes
-/// a pass for every eight.
+/// its sign, exponent and the leading part of its mantissa (16 bits: 7 of the mantissa). So close values become equal,
+/// but none change places; below 10 bits, NaN equals infinity. Fewer bits sort faster: a radix sort takes a pass for
+/// every eight.
 ///
-/// The default has 16 groups, whole scores, lengths to 268 million, and leaves arrival to the order of the batch.
+/// The default has 16 groups, full scores, lengths to 268 million, and leaves arrival to the order of the batch.
 template <unsigned GroupBits = 4, unsigned ValueBits = 32, unsigned LengthBits = 28, unsigned ArrivalBits = 0>
 struct key_layout {
   static_assert(GroupBits <= 32 && ValueBits <= 32 && LengthBits <= 32 && ArrivalBits <= 32);
   static_assert(GroupBits + ValueBits + LengthBits + ArrivalBits <= 64, "tessera: the fields do not fit a 64-bit key");
 
-  static constexpr unsigned bits = GroupBits + ValueBits + LengthBits + ArrivalBits;  ///< What the key uses.
+  static constexpr unsigned bits = GroupBits + ValueBits + LengthBits + ArrivalBits;  ///< The number of bits of the
+                                                                                      ///< key.
 
   /// The key. O(1); callable from a kernel.
   [[nodiscard]] TESSERA_HOST_DEVICE static constexpr std::uint64_t pack(const key_fields& f) noexcept {

@@ -14,10 +14,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace gpu {
 
-/// Every array of a workspace starts at a multiple of it: what coalesced access and CUB want.
+/// Every array of a workspace starts at a multiple of it, for coalesced access and CUB.
 inline constexpr std::size_t workspace_alignment = 256;
 
-/// What `count` objects of `T` take of a workspace.
+/// Bytes that `count` objects of `T` take of a workspace.
 template <class T>
 [[nodiscard]] constexpr std::size_t workspace_bytes(std::size_t count) noexcept {
   return (count * sizeof(T) + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
@@ -26,15 +26,15 @@ template <class T>
 /// The part of a caller's memory that is still free: a small value, like a span. It never touches the memory itself, so
 /// that may be the device's.
 ///
-/// Who passes a copy on lends what is left, and has it back when the call returns: so a workspace needs no reset. What
-/// was taken is in use until the work that was enqueued is done, therefore one workspace serves one stream: work on a
+/// A caller that passes a copy lends what is left, and has it back when the call returns: so a workspace needs no
+/// reset. An array is in use until the enqueued work is done. Therefore one workspace serves one stream: work on a
 /// stream runs in order, and the next call may overwrite what the last one left there.
 class workspace {
  public:
-  /// Nothing: any call that needs memory answers `status::exhausted`.
+  /// Empty: any call that needs memory returns `status::exhausted`.
   constexpr workspace() noexcept = default;
-  /// Does not own `memory`. Any alignment will do; what aligning takes is in no `required_bytes`, so give memory that
-  /// is aligned to `workspace_alignment`, as that of `cudaMalloc` is.
+  /// Does not own `memory`. Any alignment is allowed. No `required_bytes` includes the cost of aligning, so give memory
+  /// that is aligned to `workspace_alignment`, as that of `cudaMalloc` is.
   explicit workspace(std::span<std::byte> memory) noexcept : next_{memory.data()}, left_{memory.size()} {
     const std::size_t past = reinterpret_cast<std::uintptr_t>(next_) % workspace_alignment;
     skip(past == 0 ? 0 : workspace_alignment - past);
@@ -43,7 +43,7 @@ class workspace {
   /// Bytes that are free. O(1).
   [[nodiscard]] constexpr std::size_t available() const noexcept { return left_; }
 
-  /// An uninitialised array, or null, and then nothing is taken, if there is not enough. O(1).
+  /// An uninitialised array; null, and no change, if there is not enough memory. O(1).
   template <class T>
   [[nodiscard]] T* take(std::size_t count) noexcept {
     static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= workspace_alignment);
