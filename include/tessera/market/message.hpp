@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// @file
-/// What instances say to each other on the bid-ask market (CascadeInfer, section 4.4).
+/// The messages between instances on the bid-ask market (CascadeInfer, section 4.4).
 
 TESSERA_NAMESPACE_BEGIN
 namespace market {
@@ -16,68 +16,68 @@ using instance_id = std::uint32_t;
 /// A request, named by the front end. The same on all instances; never used for another request.
 using request_id = std::uint64_t;
 
-/// One life of an instance. An instance that restarts takes a larger incarnation, so that what was said to or by its
-/// former self is recognised.
+/// One life of an instance. An instance that restarts takes a larger incarnation. So messages to or from its former
+/// incarnation are recognised.
 struct peer {
   instance_id id = 0;             ///< The instance.
-  std::uint32_t incarnation = 0;  ///< From 1. 0 in an address: whichever lives.
+  std::uint32_t incarnation = 0;  ///< From 1. 0 in an address: any incarnation.
 
   /// Memberwise.
   friend constexpr bool operator==(const peer&, const peer&) noexcept = default;
 };
 
-/// What a message says. The comments say who sends it.
+/// The kinds of messages. The comments say which side sends them.
 enum class message_kind : std::uint8_t {
   // The auction. s: sent by the sender of requests, r: by a receiver.
-  ask,        ///< s: who takes this request? (length, size, load of the sender)
-  bid,        ///< r: I do. (load, start)
-  decline,    ///< r: not I.
-  confirm,    ///< s: it is yours to pull. Repeated as a reminder.
-  accepted,   ///< r: it is in my queue.
-  rejected,   ///< r: it is not, or no longer, in my queue.
+  ask,        ///< s: does the receiver take this request? (length, size, load of the sender)
+  bid,        ///< r: yes. (load, start)
+  decline,    ///< r: no.
+  confirm,    ///< s: the receiver may pull it. Repeated as a reminder.
+  accepted,   ///< r: it is in the receiver's queue.
+  rejected,   ///< r: it is not, or no longer, in the receiver's queue.
   withdrawn,  ///< s: it is not for sale any more.
   // The transfer; see migration/handover.hpp.
-  pull,    ///< r: send it to me under this ticket. Repeated while the transfer lasts.
-  start,   ///< s: I am sending it.
-  busy,    ///< s: I am sending another one. This ticket is void.
-  wait,    ///< s: it will be my next one.
-  grant,   ///< s: all of it is with you; it is yours.
-  ack,     ///< r: it is mine.
-  refuse,  ///< r: I do not take it under this ticket.
-  closed,  ///< s: I know nothing of this ticket any more.
-  // To someone who addresses a former incarnation.
+  pull,    ///< r: requests it under this ticket. Repeated while the transfer lasts.
+  start,   ///< s: sending has started.
+  busy,    ///< s: another one is being sent. This ticket is void.
+  wait,    ///< s: it is the next one.
+  grant,   ///< s: all of it has been sent; the receiver owns it.
+  ack,     ///< r: the receiver has taken it over.
+  refuse,  ///< r: the receiver does not take it under this ticket.
+  closed,  ///< s: this ticket is unknown, or known no more.
+  // To a peer that addresses a former incarnation.
   restarted,
 };
-/// How many kinds there are.
+/// The number of kinds.
 inline constexpr std::uint8_t message_kinds = static_cast<std::uint8_t>(message_kind::restarted) + 1;
 
-/// One message, 80 bytes, copied as it is. Members that a kind does not name above are 0.
+/// One message, 80 bytes, copied as it is. Members that a kind does not list above are 0.
 struct message {
   peer from;                              ///< Sender, with its incarnation.
   peer to;                                ///< Receiver, with the incarnation that the sender means.
-  message_kind kind = message_kind::ask;  ///< What is said; which of the other members count depends on it.
-  bool starving = false;                  ///< pull: it has failed too often, serve it next.
+  message_kind kind = message_kind::ask;  ///< The kind; it determines which of the other members are used.
+  bool starving = false;                  ///< pull: it has failed too often, send it next.
   std::uint16_t candidate = 0;            ///< ask, bid, decline: the receiver's place in the sender's list.
   std::uint32_t epoch = 0;                ///< How often the request has changed hands, this time included.
   request_id request = 0;                 ///< The request it is about, except in `restarted`.
   std::uint64_t offer = 0;                ///< Number of the auction, unique in the sender's incarnation.
   std::uint64_t ticket = 0;  ///< Number of the transfer, unique and ascending in the receiver's incarnation.
-  tokens length{};           ///< Of the request's KV, as last known.
+  tokens length{};           ///< KV of the request, as last known.
   blocks size{};             ///< ask, confirm: blocks it needs; pull: blocks reserved for it.
-  tokens load{};             ///< ask, confirm: what the sender wants to move; bid: what the receiver has.
+  tokens load{};             ///< ask, confirm: the load that the sender wants to move; bid: the receiver's load.
   double start = 0;          ///< bid: seconds until the receiver could begin to pull.
 };
 
-/// The greatest count that is believed of a peer, and that is said to one: so many can be added up without overflow.
+/// The greatest count that is accepted from a peer, and sent to one: so many can be added up without overflow.
 inline constexpr std::int64_t greatest_count = std::int64_t{1} << 40U;
-/// Whether it is a count that a peer would believe.
+/// Whether a peer would accept this count.
 template <class Quantity>
 [[nodiscard]] constexpr bool believable(Quantity q) noexcept {
   return q >= Quantity{} && q <= Quantity{greatest_count};
 }
 
-/// What a message from outside must satisfy before it is looked at: a known kind and quantities that can be added up
-/// without overflow. Not a protection against a peer that lies.
+/// Checks a message from outside before it is used: a known kind, and quantities that can be added up without overflow.
+/// No protection against a peer that lies.
 [[nodiscard]] constexpr bool well_formed(const message& m) noexcept {
   return static_cast<std::uint8_t>(m.kind) < message_kinds && m.from.incarnation != 0 && believable(m.length) &&
          believable(m.size) && believable(m.load) && m.start >= 0 && m.start <= 1e18;

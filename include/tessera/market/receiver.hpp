@@ -12,21 +12,23 @@
 #include <limits>
 
 /// @file
-/// The buying half of an instance on the bid-ask market. `market::trader` joins it with `market::sender`.
+/// The buying side of an instance on the bid-ask market. `market::trader` joins it with `market::sender`.
 
 TESSERA_NAMESPACE_BEGIN
 namespace market {
 
-/// How a receiver deals. The paper gives none of the times, and calls `starving_after` a threshold.
+/// Parameters of a receiver. The paper gives none of the times, and calls `starving_after` a threshold.
 template <clock_policy Clock = seconds_clock>
 struct receiver_config {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
-  duration retransmit = detail::milliseconds<Clock, 20>;  ///< What has no answer is said again after this.
+  duration retransmit = detail::milliseconds<Clock, 20>;  ///< A message without an answer is repeated after this.
   duration retrying = detail::milliseconds<Clock, 20>;    ///< After a busy sender, or without idle blocks.
-  duration pulling = detail::milliseconds<Clock, 2000>;   ///< A pull that did not start a transfer by then is given up.
+  duration pulling = detail::milliseconds<Clock, 2000>;   ///< A pull that did not start a transfer by then is
+                                                          ///< abandoned.
   unsigned starving_after = 3;                            ///< Failed pulls after which a request is starving.
-  unsigned unplaced_after = 16;  ///< So often without idle blocks, and it is given back to the sender. At least 1.
+  unsigned unplaced_after = 16;  ///< After this many tries without idle blocks, it is given back to the sender. At
+                                 ///< least 1.
   blocks growth{1};              ///< Reserved above the size: a request grows while it is copied.
   double throughput = 50'000;    ///< Tokens per second, until measured. At least 1.
   double smoothing = 0.2;        ///< Weight of the latest transfer in the measured throughput, in (0, 1].
@@ -47,7 +49,7 @@ class receiver {
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using config = receiver_config<Clock>;       ///< Parameters of the parts; each is described at its own type.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t purchases = 64;  ///< Requests bought, until both sides have forgotten them. Below 2^16.
   };
@@ -72,9 +74,9 @@ class receiver {
 
   // -- calls of the engine -----------------------------------------------------------------------------------------
 
-  /// Does not want a request that it has bought: its blocks are needed, or its data cannot be received. Of a request
-  /// that was bought again while an earlier purchase is still being called off, both are meant. `discard` follows when
-  /// the source has let go. `unknown_request` if it is not bought here, or owned already. O(purchases).
+  /// Gives up a request that it has bought: its blocks are needed, or its data cannot be received. If the request was
+  /// bought again while an earlier purchase is still being called off, both are given up. `discard` follows when the
+  /// source has released it. `unknown_request` if it is not bought here, or owned already. O(purchases).
   template <port P>
   status refuse(request_id request, time_point now, P& p) noexcept {
     status found = status::unknown_request;
@@ -132,7 +134,7 @@ class receiver {
     }
   }
 
-  /// Everything that is due.
+  /// Does everything that is due.
   template <port P>
   void tick(time_point now, P& p) noexcept {
     for (entry& e : all()) {
@@ -163,22 +165,23 @@ class receiver {
     }
   }
 
-  /// Pulls what can be pulled, the purchase of the sender with the highest load first, with `room` for that many more
-  /// transfers.
+  /// Pulls what can be pulled, with room for `room` more transfers. The purchase of the sender with the highest load
+  /// goes first.
   template <port P>
   void pump(std::size_t room, time_point now, P& p) noexcept {
-    // One that waits for its sender is waited for: the queue stops (section 4.4).
+    // While a purchase waits for its sender, the queue stops (section 4.4).
     for (const entry& e : all()) {
       if (e.state == phase::waiting || (e.state == phase::pulling && starves(e))) return;
     }
     const auto due = [now](const entry& e) { return e.state == phase::queued && now >= e.again; };
-    blocks most{std::numeric_limits<std::int64_t>::max()};  // More than this cannot be reserved now.
+    blocks most{std::numeric_limits<std::int64_t>::max()};  // larger purchases cannot be reserved now
     while (room != 0) {
       entry* first = nullptr;
       for (entry& e : all()) {
         if (due(e) && needs(e) <= most && (first == nullptr || before(e, *first))) first = &e;
       }
-      // Those before it have had their turn: without asking for each, or a queue without blocks would take O(n^2).
+      // Purchases before it have had their turn. They are not tried one by one, or a queue without blocks would take
+      // O(n^2).
       for (entry& e : all()) {
         if (due(e) && needs(e) > most && (first == nullptr || before(e, *first))) no_place(e, now, p);
       }
@@ -203,7 +206,7 @@ class receiver {
     }
   }
 
-  /// This incarnation of a sender is dead: what was bought from it and has not arrived is gone with it.
+  /// This incarnation of a sender is dead: its requests that were bought and have not arrived are lost.
   template <port P>
   void peer_failed(peer dead, P& p) noexcept {
     for (entry& e : all()) {
@@ -216,15 +219,15 @@ class receiver {
     }
   }
 
-  // -- what is known -----------------------------------------------------------------------------------------------
+  // -- queries -----------------------------------------------------------------------------------------------------
 
-  /// Sum of the lengths of what is bought and has not arrived. O(1).
+  /// Sum of the lengths of requests that are bought and have not arrived. O(1).
   [[nodiscard]] tokens buffered() const noexcept { return buffered_; }
   /// Tokens per second that arrive in a transfer: measured, smoothed.
   [[nodiscard]] double throughput() const noexcept { return throughput_; }
   /// Purchases, until both sides have forgotten them.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Transfers with reserved blocks whose data is not complete.
+  /// Transfers with reserved blocks and incomplete data.
   [[nodiscard]] std::size_t incoming() const noexcept { return incoming_; }
 
  private:
@@ -267,7 +270,7 @@ class receiver {
     return e.state > phase::queued && e.about.ticket == m.ticket && e.about.other == m.from ? &e : nullptr;
   }
 
-  /// Who is pulled first.
+  /// The order of pulls.
   [[nodiscard]] static bool before(const entry& a, const entry& b) noexcept {
     return a.sender_load != b.sender_load ? a.sender_load > b.sender_load : a.order < b.order;
   }
@@ -308,7 +311,7 @@ class receiver {
   void on_confirm(const message& m, bool wanted, time_point now, P& p) noexcept {
     entry* e = by_offer(m);
     if (e == nullptr) {
-      // Much may have been bought since the bid.
+      // Other requests may have been bought since the bid.
       if (!wanted || !has_place(m, p)) return tell(m, message_kind::rejected, p);
       e = entries_;
       while (e->state != phase::free) ++e;
@@ -384,7 +387,7 @@ class receiver {
     e.about.ticket = 0;
   }
 
-  /// The source has let go of the ticket.
+  /// The source has released the ticket.
   template <port P>
   void release(entry& e, P& p) noexcept {
     e.handover.on_closed();

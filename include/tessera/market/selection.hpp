@@ -12,21 +12,21 @@
 TESSERA_NAMESPACE_BEGIN
 namespace market {
 
-/// What one receiver has answered to an ask.
+/// The answer of one receiver to an ask.
 struct bid {
-  peer from;                  ///< Who bids.
-  tokens load{};              ///< What the receiver has, its purchases included.
+  peer from;                  ///< The bidder.
+  tokens load{};              ///< The receiver's load, its purchases included.
   double start = 0;           ///< Seconds until it could begin to pull. Not NaN.
-  std::uint32_t arrival = 0;  ///< 0 for the bid that came first.
+  std::uint32_t arrival = 0;  ///< 0 for the first bid to arrive.
 };
 
-/// The sender's choice (CascadeInfer, section 4.4): drop the half of the bids with the higher load, keep the `keep`
-/// earliest starts of the rest, prefer the one that replied first.
+/// The sender's choice (CascadeInfer, section 4.4). It drops the half of the bids with the higher load, keeps the
+/// `keep` earliest starts of the rest, and prefers the earliest reply.
 ///
-/// Puts the kept bids to the front of `bids`, the preferred one first, the others behind it in the order in which they
-/// replied, and returns how many there are; the rest of `bids` is in no particular order. Of an odd number the smaller
-/// half is dropped, so that a single bid wins. Ties, which the paper leaves open: the smaller of load and start that
-/// was not compared, then the earlier reply, then the lower instance. O(bids), no allocation.
+/// Moves the kept bids to the front of `bids`, the preferred one first, the others behind it in order of reply, and
+/// returns their number. The rest of `bids` is in no particular order. With an odd number the smaller half is dropped,
+/// so that a single bid wins. The paper leaves ties open. Here the other one of load and start decides, then the
+/// earlier reply, then the lower instance. O(bids), no allocation.
 [[nodiscard]] inline std::size_t select_bids(std::span<bid> bids, std::size_t keep = 3) noexcept {
   const auto at = [&](std::size_t i) { return bids.begin() + static_cast<std::ptrdiff_t>(i); };
   const auto by_load = [](const bid& a, const bid& b) {

@@ -15,7 +15,7 @@
 #include <span>
 
 /// @file
-/// The selling half of an instance on the bid-ask market. `market::trader` joins it with `market::receiver`.
+/// The selling side of an instance on the bid-ask market. `market::trader` joins it with `market::receiver`.
 
 TESSERA_NAMESPACE_BEGIN
 namespace market {
@@ -25,11 +25,11 @@ namespace market {
 ///     resting -> asking -> confirming -> sold -> copying -> granted -> gone
 ///        ^---------+----------+---------+--------'
 ///
-/// An offer's auction has a number of its own; when it fails, the next auction has another. What is said about a former
-/// auction is recognised and has no effect.
+/// An offer's auction has a number of its own; when it fails, the next auction has another. Messages about a former
+/// auction are recognised and have no effect.
 ///
-/// Complexity: a message is O(1), except the last bid, which decides: O(receivers); `tick` and the calls by request are
-/// O(offers), and O(receivers) for each auction that begins or is decided in them. No allocation after construction.
+/// Complexity: a message is O(1), except the last bid, which decides: O(receivers). `tick` and the calls by request are
+/// O(offers), plus O(receivers) for each auction that begins or is decided in them. No allocation after construction.
 /// Exhaustion is a value. Deterministic.
 template <clock_policy Clock = seconds_clock>
 class sender {
@@ -38,7 +38,7 @@ class sender {
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using config = sender_config<Clock>;         ///< Parameters of the parts; each is described at its own type.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t offers = 64;     ///< Requests on offer or in transfer at a time. Below 2^16.
     std::size_t receivers = 64;  ///< Most candidates of one request. Below 2^16.
@@ -72,9 +72,10 @@ class sender {
 
   // -- calls of the engine -----------------------------------------------------------------------------------------
 
-  /// Offers a request to all `receivers`. `epoch`: how often it has changed hands. Returns `ok`; `busy` if it is on
-  /// offer; `queue_full`; `invalid` if there are no receivers, or more than the limit, or this instance is one of them,
-  /// or a quantity is not `believable`. Each auction asks the receivers from another one on. O(offers + receivers).
+  /// Offers a request to all `receivers`. `epoch`: how often it has changed hands. Returns `ok`, or `busy` if it is on
+  /// offer, or `queue_full`. `invalid` if there are no receivers, or more than the limit, or this instance is one of
+  /// them, or a quantity is not `believable`. Each auction asks the receivers in a rotated order. O(offers +
+  /// receivers).
   template <port P>
   [[nodiscard]] status offer(request_id request, std::uint32_t epoch, tokens length, blocks size,
                              std::span<const instance_id> receivers, time_point now, P& p) noexcept {
@@ -86,7 +87,7 @@ class sender {
   }
 
   /// Sells a request to `receiver` without an auction: for placement that is decided elsewhere. Returns as `offer`. If
-  /// it does not take it, the request is `unsold`.
+  /// the receiver does not take it, the request is `unsold`.
   template <port P>
   [[nodiscard]] status assign(request_id request, std::uint32_t epoch, tokens length, blocks size, instance_id receiver,
                               time_point now, P& p) noexcept {
@@ -101,16 +102,16 @@ class sender {
     return s;
   }
 
-  /// The request has stopped and all of it is with the target: gives it away. After `ok` it is not this instance's,
+  /// Gives the request away: it has stopped and all of it is with the target. After `ok` it is not this instance's,
   /// until `kept` says otherwise. `unknown_request` if it is not being copied. `exhausted` if it has outgrown the
-  /// blocks that are reserved for it (see `update`): then it is off the market, as after `withdraw`, and may go on
+  /// blocks that are reserved for it (see `update`). Then it is off the market, as after `withdraw`, and may continue
   /// here; nothing may be written under its ticket any more. O(offers).
   template <port P>
   [[nodiscard]] status hand_over(request_id request, time_point now, P& p) noexcept {
     entry* const e = find(request);
     if (e == nullptr || e->state != phase::copying) return status::unknown_request;
     if (e->size > e->room) {
-      // Left open, it would hold its slot and the target's blocks: a request does not shrink.
+      // Left open, it would occupy its slot and the target's blocks: a request does not shrink.
       leave_winner(*e, p);
       drop(*e);
       return status::exhausted;
@@ -123,7 +124,7 @@ class sender {
     return status::ok;
   }
 
-  /// Takes a request off the market: it has ended, or is to stay. A copy that is under way must have been cut off.
+  /// Takes a request off the market: it has ended, or is to stay. A copy in progress must have been cut off.
   /// `unknown_request` if it is not on offer; `busy` if it has been handed over. O(offers).
   template <port P>
   status withdraw(request_id request, P& p) noexcept {
@@ -135,7 +136,7 @@ class sender {
     return status::ok;
   }
 
-  /// The request on offer has grown: this is said of it from now on. `unknown_request`; `invalid` as `offer`.
+  /// The request on offer has grown: messages give these values from now on. `unknown_request`; `invalid` as `offer`.
   /// O(offers).
   status update(request_id request, tokens length, blocks size) noexcept {
     entry* const e = find(request);
@@ -169,7 +170,7 @@ class sender {
       case message_kind::pull: on_pull(e, m, room, now, p); break;
       case message_kind::ack:
         if (in_transfer(e, m)) {
-          if (!e->handover.on_ack()) break;  // of a grant that was not made
+          if (!e->handover.on_ack()) break;  // for a grant that was not made
           const request_id r = e->request;
           drop(*e);
           p.released(r);
@@ -180,7 +181,7 @@ class sender {
         if (in_transfer(e, m)) {
           take_back(*e, now, p);
         } else if (is_winner(e, m) && e->state < phase::copying) {
-          confirm_next(*e, now, p);  // it gives up before the transfer begins
+          confirm_next(*e, now, p);  // the receiver gives up before the transfer begins
         }
         tell_closed(m, p);
         break;
@@ -188,7 +189,7 @@ class sender {
     }
   }
 
-  /// Everything that is due.
+  /// Does everything that is due.
   template <port P>
   void tick(time_point now, P& p) noexcept {
     for (std::size_t i = 0; i < end_; ++i) {
@@ -249,7 +250,7 @@ class sender {
   void peer_failed(peer dead, time_point now, P& p) noexcept {
     for (std::size_t i = 0; i < end_; ++i) {
       entry& e = entries_[i];
-      // A confirm to "whichever lives" was perhaps heard by nobody: the retransmission finds the next incarnation.
+      // A confirm to any incarnation may have been lost: the retransmission finds the next incarnation.
       if (e.state < phase::confirming || e.winner != dead) continue;
       if (e.state != phase::granted) {
         if (e.state == phase::copying) {
@@ -266,19 +267,19 @@ class sender {
     }
   }
 
-  // -- what is known -----------------------------------------------------------------------------------------------
+  // -- queries -----------------------------------------------------------------------------------------------------
 
   /// Sum of the lengths of all requests on offer: its priority with receivers. O(1).
   [[nodiscard]] tokens load() const noexcept { return load_; }
   /// Requests on offer or in transfer.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// Transfers whose data is on its way.
+  /// Transfers in progress.
   [[nodiscard]] std::size_t outgoing() const noexcept { return outgoing_; }
   /// A starving request waits for the next transfer.
   [[nodiscard]] bool has_starving() const noexcept { return starving_ != 0; }
   /// Whether the request is on offer or in transfer. O(offers).
   [[nodiscard]] bool offers(request_id request) const noexcept { return find(request) != nullptr; }
-  /// Whether it has been handed over and the answer is not known. O(offers).
+  /// Whether it has been handed over and the answer is unknown. O(offers).
   [[nodiscard]] bool granted(request_id request) const noexcept {
     const entry* const e = find(request);
     return e != nullptr && e->state == phase::granted;
@@ -301,7 +302,7 @@ class sender {
     blocks size{};
     blocks room{};                  // reserved by the target
     std::uint64_t ticket = 0;       // copying, granted; sold and starving: to be used
-    std::uint64_t void_ticket = 0;  // tickets up to this one were told to be void
+    std::uint64_t void_ticket = 0;  // tickets up to this one were declared void
     std::uint64_t starves_since = 0;
     time_point deadline{};
     time_point again{};
@@ -339,8 +340,7 @@ class sender {
     return const_cast<entry*>(static_cast<const sender&>(*this).find(request));
   }
 
-  /// The message comes from the one that the request was sold to. Before it has accepted, its incarnation may be
-  /// unknown.
+  /// The message comes from the buyer of the request. Before the buyer has accepted, its incarnation may be unknown.
   [[nodiscard]] static bool is_winner(const entry* e, const message& m) noexcept {
     return e != nullptr && e->state >= phase::confirming && e->winner.id == m.from.id &&
            (e->winner.incarnation == 0 || e->winner.incarnation == m.from.incarnation);
@@ -399,7 +399,7 @@ class sender {
     e.replies = 0;
     e.bids = 0;
     candidate* const c = candidates(e);
-    // Who is asked first tends to answer first: each auction begins with the next one.
+    // The receiver that is asked first tends to answer first: each auction begins with the next one.
     std::uint32_t i = auctions_++ % e.receivers;
     for (std::uint32_t asked = 0; asked != e.receivers; ++asked, i = i + 1 == e.receivers ? 0 : i + 1) {
       c[i].replied = reply::none;
@@ -435,14 +435,14 @@ class sender {
     confirm_next(e, now, p);
   }
 
-  /// To the next one that was kept; if there is none, the auction has failed.
+  /// Confirms to the next kept bid; if there is none, the auction has failed.
   template <port P>
   void confirm_next(entry& e, time_point now, P& p) noexcept {
     if (e.state == phase::sold && e.starves_since != 0) --starving_;
     e.starves_since = 0;
     e.void_ticket = 0;
     if (e.kept_next != e.kept_size) {
-      // A new number for each winner: what a former one still says of this request has no effect.
+      // A new number for each winner: messages of a former winner about this request have no effect.
       number(e);
       e.winner = e.kept[e.kept_next++];
       e.state = phase::confirming;
@@ -488,7 +488,7 @@ class sender {
       return tell_transfer(*e, e->state == phase::granted ? message_kind::grant : message_kind::start, p);
     }
     const bool for_sale = e->state == phase::confirming || e->state == phase::sold;
-    // A ticket that was told to be void stays void, also if its pull was said twice: its blocks are another's by now.
+    // A void ticket stays void, even if its pull is repeated: its blocks are another's by now.
     if (!for_sale || m.ticket <= e->void_ticket) return tell(m, message_kind::busy, p);
     e->winner = m.from;
     if (e->state == phase::confirming) {
@@ -555,7 +555,7 @@ class sender {
     m.ticket = e.ticket;
     p.send(m);
   }
-  /// An answer that is about the message's ticket alone.
+  /// An answer about the message's ticket alone.
   template <port P>
   void tell(const message& to, message_kind kind, P& p) noexcept {
     message m;

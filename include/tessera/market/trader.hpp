@@ -13,46 +13,46 @@
 /// One instance on the decentralised bid-ask market: CascadeInfer, section 4.4 and "migration flow control" in
 /// section 5.
 ///
-/// ## Who owns a request
+/// ## Ownership of requests
 ///
-/// The engine owns what the front end gave it and what `port::activate` gave it, until `hand_over` returns `ok`; then
-/// again if `port::kept` says so. Why no two instances ever own the same request, whatever the network does, is told in
-/// migration/handover.hpp; the auction before it may fail in any way without harm.
+/// The engine owns the requests that the front end or `port::activate` gave it, until `hand_over` returns `ok`. It owns
+/// them again if `port::kept` says so. migration/handover.hpp explains why no two instances ever own the same request,
+/// whatever the network does. The auction before it may fail in any way without harm.
 ///
 /// ## Crashes
 ///
 /// An instance that restarts has lost everything, requests and trades, and takes a larger incarnation. Every message
-/// names the incarnations of both ends. One from a former incarnation is dropped; one to a former incarnation is
-/// answered by `restarted`. A larger incarnation than the known one says that the known one is dead. The engine's
-/// failure detector says so by `peer_failed`, and must: an instance that never comes back says nothing.
+/// names the incarnations of both ends. A message from a former incarnation is dropped; one to a former incarnation is
+/// answered by `restarted`. An incarnation larger than the known one implies that the known one is dead. The engine's
+/// failure detector must report it by `peer_failed`: an instance that never comes back sends nothing.
 ///
-/// What the crashed incarnation owned is lost. The front end submits it again, and so that nothing runs twice it does
-/// so only when all of this holds:
+/// The requests of the crashed incarnation are lost. The front end submits them again. So that nothing runs twice, it
+/// does so only when all of this holds:
 /// 1. The crashed incarnation is dead or fenced, and every live instance has returned from `peer_failed` for it. From
-///    then on no grant of it takes effect anywhere: what it had not handed over by then is lost.
-/// 2. At one moment after that, no live instance owns the request and none has `granted` it. Without this a request
-///    would run twice that the crashed instance had just handed on, or that was granted to it and has been refused.
+///    then on none of its grants takes effect anywhere: what it had not handed over by then is lost.
+/// 2. At one moment after that, no live instance owns the request and none has `granted` it. Otherwise a request could
+///    run twice: one that the crashed instance had just handed on, or a grant to it that has been refused.
 ///    `port::unresolved` alone is therefore no reason to submit.
-/// To see one moment of a running system, `pause` the instances: when all are paused and none has granted requests,
+/// To observe one moment of a running system, `pause` the instances: when all are paused and none has granted requests,
 /// ownership does not move.
 
 TESSERA_NAMESPACE_BEGIN
 namespace market {
 
-/// How an instance trades.
+/// Parameters of a trader.
 template <clock_policy Clock = seconds_clock>
 struct trader_config {
   std::size_t transfers = 3;  ///< At a time, in and out together. At least 2, so that one may wait for a starving one.
-  sender_config<Clock> sending{};      ///< Of the side that offers.
-  receiver_config<Clock> receiving{};  ///< Of the side that bids.
+  sender_config<Clock> sending{};      ///< Parameters of the selling side.
+  receiver_config<Clock> receiving{};  ///< Parameters of the buying side.
 };
 
 /// Sells and buys requests: a `sender` and a `receiver` that share the limit of transfers, and know which incarnations
-/// live. A state machine: events in, messages and decisions out through the port that each call is handed.
+/// live. A state machine: events in, messages and decisions out, through the port that each call is given.
 ///
-/// It does not buy a request that it is selling, nor one that it has handed over as long as that is not acknowledged;
-/// so an engine can keep its books of what it owns and sells by request. What it buys goes by ticket: a request that
-/// comes a second time may have its new blocks reserved while those of the first are not discarded yet.
+/// It does not buy a request that it is selling, nor one that it has handed over, until that is acknowledged. So an
+/// engine can account for the requests that it owns and sells by request. Purchases are by ticket: for a request that
+/// comes a second time, new blocks may be reserved before those of the first purchase are discarded.
 ///
 /// Call `receive` for each message, `tick` now and then (at most a retransmission interval apart), `peer_failed` when
 /// the failure detector says so. No I/O, no clock, no allocation after construction. One thread.
@@ -62,7 +62,7 @@ class trader {
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
   using config = trader_config<Clock>;         ///< Parameters of the parts; each is described at its own type.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t instances = 64;  ///< Ids are below this.
     std::size_t offers = 64;     ///< Requests that this instance sells at a time.
@@ -84,7 +84,7 @@ class trader {
   trader(std::span<std::byte> memory, const limits& l, peer self, const config& c = {}) noexcept
       : trader{arena{memory}, l, self, c} {}
 
-  /// Over what `storage_for` made.
+  /// Over storage from `storage_for`.
   trader(owned_storage<limits>& storage, peer self, const config& c = {}) noexcept
       : trader{storage.memory(), storage.limits(), self, c} {}
 
@@ -141,9 +141,9 @@ class trader {
 
   // -- events ------------------------------------------------------------------------------------------------------
 
-  /// A message has arrived. `invalid`: not well formed, or to or from an instance that does not exist; `foreign`: to or
+  /// A message has arrived. `invalid`: not well formed, or to or from an instance that does not exist. `foreign`: to or
   /// from an incarnation that does not live. Both have no effect, except that a peer which addresses a former
-  /// incarnation of this instance is told.
+  /// incarnation of this instance is told so.
   template <port P>
   status receive(const message& m, time_point now, P& p) noexcept {
     if (!well_formed(m) || m.to.id != self_.id || m.from.id == self_.id || m.from.id >= limits_.instances) {
@@ -156,7 +156,7 @@ class trader {
       known_[m.from.id] = m.from.incarnation;
     }
     if (m.to.incarnation != self_.incarnation && m.to.incarnation != 0) {
-      // Two that have both restarted must not tell each other so for ever.
+      // Two instances that have both restarted must not tell each other so for ever.
       if (m.to.incarnation < self_.incarnation && m.kind != message_kind::restarted) {
         message answer;
         answer.from = self_;
@@ -169,7 +169,7 @@ class trader {
     switch (m.kind) {
       case message_kind::ask:
       case message_kind::confirm:
-        // One that comes back before it is known that it has arrived: the engine could not tell the two apart.
+        // A request that comes back before its arrival is acknowledged: the engine could not tell the two apart.
         receiver_.on(m, !sender_.offers(m.request), now, p);
         break;
       case message_kind::withdrawn:
@@ -200,8 +200,8 @@ class trader {
     pump(now, p);
   }
 
-  /// The failure detector says that `dead` and its former incarnations are dead or fenced. After this nothing that they
-  /// have sent has any effect. May be called again. O(offers + purchases).
+  /// The failure detector reports that `dead` and its former incarnations are dead or fenced. After this none of their
+  /// messages has any effect. May be called again. O(offers + purchases).
   template <port P>
   void peer_failed(peer dead, time_point now, P& p) noexcept {
     TESSERA_ASSERT(dead.id < limits_.instances && dead.id != self_.id, "another instance fails");
@@ -212,19 +212,19 @@ class trader {
     pump(now, p);
   }
 
-  /// From now on no request leaves: `offer`, `assign` and `hand_over` answer `busy`, copies that are complete wait.
-  /// What has been granted is still settled.
+  /// From now on no request leaves: `offer`, `assign` and `hand_over` return `busy`, and complete copies wait. Grants
+  /// are still settled.
   void pause() noexcept { paused_ = true; }
   /// Takes part again after `pause`.
   void resume() noexcept { paused_ = false; }
 
-  // -- what is known -----------------------------------------------------------------------------------------------
+  // -- queries -----------------------------------------------------------------------------------------------------
 
   /// This instance, with its incarnation.
   [[nodiscard]] peer self() const noexcept { return self_; }
-  /// The side that offers, to look at.
+  /// The selling side, for reading.
   [[nodiscard]] const sender<Clock>& selling() const noexcept { return sender_; }
-  /// The side that bids, to look at.
+  /// The buying side, for reading.
   [[nodiscard]] const receiver<Clock>& buying() const noexcept { return receiver_; }
   /// Transfers in and out.
   [[nodiscard]] std::size_t transfers() const noexcept { return sender_.outgoing() + receiver_.incoming(); }
@@ -253,7 +253,7 @@ class trader {
   }
 
   /// Begins the transfers that have become possible: first the starving requests that this instance sells. At most one
-  /// of its purchases waits for a sender, the other transfers end; so in a ring of instances that wait for each other
+  /// of its purchases waits for a sender; the other transfers end. So in a ring of instances that wait for each other,
   /// one gets a place to send.
   template <port P>
   void pump(time_point now, P& p) noexcept {
@@ -264,7 +264,7 @@ class trader {
   limits limits_;
   config config_;
   peer self_;
-  std::uint32_t* known_;   // the largest incarnation heard of; 0: none
+  std::uint32_t* known_;   // the largest incarnation seen; 0: none
   std::uint32_t* failed_;  // the largest incarnation known to be dead
   sender<Clock> sender_;
   receiver<Clock> receiver_;

@@ -16,11 +16,11 @@ namespace market {
 /// Hand-over to the next stage: a sequence has outgrown the range [.., end) of its stage.
 [[nodiscard]] constexpr bool outgrows(tokens length, tokens range_end) noexcept { return length >= range_end; }
 
-/// Rebalancing within a stage: an instance whose demand is above the mean of its stage by more than a factor.
+/// Rebalancing within a stage: for an instance with a demand above the mean of its stage by more than a factor.
 struct rebalance {
   double threshold = 1.25;  ///< At least 1.
 
-  /// The demand that `self` is above the mean of its stage, itself included, if that is out of bounds, else 0: how much
+  /// The demand of `self` above the mean of its stage, itself included, if it exceeds the threshold, else 0: how much
   /// it should offer. The mean is rounded up. O(instances). Requires: `self < demands.size()`, no demand is negative.
   [[nodiscard]] constexpr tokens excess(std::span<const tokens> demands, std::size_t self) const noexcept {
     TESSERA_ASSERT(self < demands.size(), "the instance is in its stage");
