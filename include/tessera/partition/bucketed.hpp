@@ -10,7 +10,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace partition {
 namespace detail {
 
-/// Powers of two that tell the sample's lengths apart: position b of 1..size is the cut at `cuts[b]`, the smallest
+/// The powers of two that separate the sample's lengths. Position b of 1..size is the cut at `cuts[b]`, the smallest
 /// power of two that splits the sample there; the last is `unbounded`.
 struct power_buckets {
   static constexpr std::size_t most = 33;  // lengths have 32 bits
@@ -52,10 +52,10 @@ struct power_buckets {
 
 }  // namespace detail
 
-/// The best plan with cuts at powers of two: CascadeInfer's first simplification (section 4.2). To compare with.
+/// The best plan with cuts at powers of two: CascadeInfer's first simplification (section 4.2). For comparison.
 class bucketed {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t instances = 0;  ///< Fewer than 65,536.
   };

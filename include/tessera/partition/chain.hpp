@@ -6,9 +6,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace partition {
 
-/// One instance per stage, with the best cuts for that; a layout to compare with (CascadeInfer, section 6.5). If there
-/// are more instances than distinct lengths, each length has a stage, and each instance that is left goes where it
-/// gains most at that moment, the lowest stage first.
+/// One instance per stage, with the best cuts for that: a layout for comparison (CascadeInfer, section 6.5). If there
+/// are more instances than distinct lengths, each length has a stage. Each remaining instance goes where it gains most
+/// at that moment, the lowest stage first.
 class chain {
  public:
   using limits = exact::limits;  ///< As for the exact planner.

@@ -21,13 +21,13 @@ inline stage_plan finish(const length_table& table, std::span<const program_stag
 
 }  // namespace detail
 
-/// The plan of least predicted quality: over all numbers of stages, all cuts between two tokens and all ways to deal
-/// out the instances. The one to use. See `stage_program` for how and at what cost.
+/// The plan of the best predicted quality: over all numbers of stages, all cuts between two tokens and all ways to
+/// distribute the instances. The one to use. See `stage_program` for the algorithm and its cost.
 class exact {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
-    std::size_t lengths = 0;    ///< Most distinct lengths of a sample; its number of requests is enough.
+    std::size_t lengths = 0;    ///< Most distinct lengths of a sample; its number of requests suffices.
     std::size_t instances = 0;  ///< Fewer than 65,536.
   };
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -43,7 +43,8 @@ class exact {
         capacity_{l.instances},
         program_{memory, {.positions = l.lengths, .instances = l.instances}} {}
 
-  /// Requires what `stage_partitioner` says, and a table and instances within the limits (asserted). Allocates nothing.
+  /// Requires the conditions of `stage_partitioner`, and a table and instances within the limits (asserted). Allocates
+  /// nothing.
   stage_plan operator()(const length_table& table, std::size_t instances, std::span<stage> out) noexcept {
     detail::check_call(table, instances, out);
     const std::size_t count =

@@ -6,7 +6,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace partition {
 
-/// All instances in one stage, as without any specialisation; a layout to compare with. Needs no storage.
+/// All instances in one stage, without any specialisation: a layout for comparison. Needs no storage.
 struct flat {
   /// One stage with all instances. Requires a place in `out`.
   stage_plan operator()(const length_table& table, std::size_t instances, std::span<stage> out) const noexcept {

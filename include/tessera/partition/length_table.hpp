@@ -16,21 +16,21 @@ namespace partition {
 /// A sample of requests, arranged for planning: prefix sums over its distinct lengths.
 ///
 /// Position j of 0..size() is the cut behind the j shortest of the distinct lengths a_1 < ... < a_M. Sequences shorter
-/// than `cut(j)` are on one side, the others on the other. Of the cuts that split the sample in one way `cut(j)` =
-/// a_j + 1 is the cheapest, because a later one moves at least as many sequences, and longer ones. So these M + 1
-/// positions hold an optimum over all cuts in the range.
+/// than `cut(j)` are on one side, the others on the other. Among the cuts that split the sample in one way, `cut(j)` =
+/// a_j + 1 is the cheapest. A later one moves at least as many sequences, and longer ones. So these M + 1 positions
+/// hold an optimum over all cuts in the range.
 class length_table {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t requests = 0;  ///< Most requests of a sample. Fewer than 2^32.
   };
-  /// What a stage and a transfer cost.
+  /// The costs of a stage and of a transfer.
   struct prices {
-    cost::qoe_model qoe{};           ///< Of a stage.
-    cost::transfer_cost transfer{};  ///< Of a cut.
-    /// How many requests in flight at a time the sample stands for; 0: as many as it has, as in the paper. The cost of
-    /// a stage grows with the square of this number and that of a transfer only with itself.
+    cost::qoe_model qoe{};           ///< For a stage.
+    cost::transfer_cost transfer{};  ///< For a cut.
+    /// The number of concurrent requests that the sample stands for; 0: as many as it has, as in the paper. The cost of
+    /// a stage grows with the square of this number, and that of a transfer only linearly.
     double in_flight = 0;
   };
 
@@ -60,11 +60,11 @@ class length_table {
   length_table(const length_table&) = delete;
   length_table& operator=(const length_table&) = delete;
 
-  /// Takes a sample, in any order: the order leaves no trace. O(requests), by radix sort.
-  /// `exhausted`: more requests than the limit. `invalid`: no request; input < 0, length < 1, input > length or
-  /// length > `cost::max_length`; requests x longest^2 not below 2^63; a price that is negative or not finite; or
-  /// prices at which the sample costs more than 1e290;
-  /// an `in_flight` that is neither 0 nor between 1e-100 and 1e100. Both leave the table as it was, or empty.
+  /// Takes a sample; its order does not matter. O(requests), by radix sort. `exhausted`: more requests than the limit.
+  /// `invalid`: no request; or one with input < 0, length < 1, input > length or length > `cost::max_length`. `invalid`
+  /// as well if requests x longest^2 is not below 2^63, or a price is negative or not finite. `invalid` also if the
+  /// sample costs more than 1e290, or if `in_flight` is neither 0 nor between 1e-100 and 1e100. Both leave the table as
+  /// it was, or empty.
   [[nodiscard]] status assign(std::span<const cost::request_lengths> sample, const prices& p) noexcept {
     if (sample.size() > capacity_) return status::exhausted;
     if (sample.empty() || !p.qoe.valid() || !p.transfer.valid() ||
@@ -112,21 +112,21 @@ class length_table {
     TESSERA_ASSERT(j <= size_, "no such position");
     return tokens{j == 0 ? 0 : lengths_[j] + 1};
   }
-  /// The position of a cut anywhere: how many distinct lengths are below it. O(log M).
+  /// The position of any cut: the number of distinct lengths below it. O(log M).
   [[nodiscard]] std::size_t position(tokens at) const noexcept {
     return static_cast<std::size_t>(std::lower_bound(lengths_ + 1, lengths_ + 1 + size_, at.count()) - (lengths_ + 1));
   }
 
-  // Prefix sums, one per position, size() + 1 of each; ours to plan with, and ascending.
-  /// Requests below position j, in requests in flight.
+  // Prefix sums, one per position, size() + 1 of each, ascending, in our units for planning.
+  /// Requests below position j, scaled to requests in flight.
   [[nodiscard]] std::span<const double> counts() const noexcept { return {n_, size_ + 1}; }
   /// Their loads (`cost::qoe_model::load`).
   [[nodiscard]] std::span<const double> loads() const noexcept { return {s_, size_ + 1}; }
   /// Cost of the cut at position j: every sequence that grows across it is moved once. 0 at j = 0 and at j = size().
   [[nodiscard]] std::span<const double> cut_costs() const noexcept { return {c_, size_ + 1}; }
 
-  /// Cost of a cut anywhere. A sequence crosses it that begins below it (I < at) and ends at or above it (L >= at).
-  /// O(log requests).
+  /// Cost of any cut. A sequence crosses it that begins below it (I < at) and ends at or above it (L >= at). O(log
+  /// requests).
   [[nodiscard]] double cut_cost(tokens at) const noexcept {
     const std::int64_t a = std::clamp<std::int64_t>(at.count(), 0, cost::max_length.count() + 1);
     const auto begin = static_cast<std::size_t>(

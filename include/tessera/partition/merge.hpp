@@ -6,13 +6,14 @@
 TESSERA_NAMESPACE_BEGIN
 namespace partition {
 
-/// CascadeInfer's two-phase heuristic (section 4.2). To compare with: `exact` is as quick and never worse.
+/// CascadeInfer's two-phase heuristic (section 4.2). For comparison: `exact` is as quick and never worse.
 ///
 /// First the best chain of one instance per stage with cuts at powers of two. Then, as long as it gains anything, the
-/// two neighbours whose union gains most become one stage with the instances of both; gains wait in a heap, ties go to
-/// the lowest stages. There are at most 32 powers of two, so an instance beyond the buckets begins as a stage without
-/// requests; such a stage is merged in any case, and the paper leaves open next to which stage it lies: here next to
-/// the one that gains most by it.
+/// two neighbours with the most gain become one stage with the instances of both. Gains wait in a heap; ties go to the
+/// lowest stages.
+/// There are at most 32 powers of two, so an instance beyond the buckets begins as a stage without requests. Such a
+/// stage is merged in any case. The paper leaves open beside which stage it lies: here beside the one that gains most
+/// by it.
 class merge {
  public:
   /// 12 KB, whatever the sample and the number of instances.
@@ -49,7 +50,7 @@ class merge {
       ++stages[best].instances;
     }
 
-    // A stage that was merged into its left neighbour has no instances left. A union's entry in the heap is valid while
+    // A stage that was merged into its left neighbour has no instances left. A pair's entry in the heap is valid while
     // neither side has changed since.
     struct entry {
       double gain;

@@ -16,7 +16,7 @@ struct stage {
   tokens from{};              ///< First length. 0 in the first stage.
   tokens to{};                ///< One past the last length: the next stage's `from`; `unbounded` in the last.
   std::size_t instances = 0;  ///< At least 1; they share the stage's requests evenly.
-  std::size_t requests = 0;   ///< Of the sample, that end in this stage. At least 1.
+  std::size_t requests = 0;   ///< Requests of the sample that end in this stage. At least 1.
   double quality = 0;         ///< k Q, predicted: the sum of the instances' Q.
   double transfer = 0;        ///< Cost of moving every sequence that grows across `from`; 0 in the first.
 
@@ -30,14 +30,14 @@ struct stage_plan {
   double quality = 0;               ///< Sum over the stages of quality and transfer.
 };
 
-/// Divides instances and lengths into stages: what `exact`, `bucketed`, `merge`, `chain` and `flat` model.
+/// Divides instances and lengths into stages. Models: `exact`, `bucketed`, `merge`, `chain` and `flat`.
 ///
-/// 1. `p(table, instances, out)` writes the stages to the front of `out` and answers a `stage_plan` over them,
-/// `noexcept`.
+/// 1. `p(table, instances, out)` writes the stages to the front of `out` and returns a `stage_plan` over them,
+///    `noexcept`.
 ///
-/// Not checked: the stages' ranges join from 0 to `unbounded`; each stage has a request and an instance; all instances
-/// are used. Requires a table that is not empty, at least one instance, and room in `out` for as many stages as there
-/// are instances or distinct lengths, whichever is fewer (asserted).
+/// Not checked: the stages' ranges join from 0 to `unbounded`. Each stage has a request and an instance, and all
+/// instances are used. Requires a table that is not empty, and at least one instance. Requires room in `out` for
+/// min(instances, distinct lengths) stages (asserted).
 template <class P>
 concept stage_partitioner = requires(P& p, const length_table& table, std::size_t instances, std::span<stage> out) {
   { p(table, instances, out) } noexcept -> std::same_as<stage_plan>;
@@ -51,7 +51,7 @@ inline void check_call(const length_table& table, std::size_t instances, std::sp
   TESSERA_REQUIRE(out.size() >= std::min(instances, table.size()), "no room for the stages");
 }
 
-/// Fills in a stage whose range and instances are known.
+/// Completes a stage from its range and instances.
 inline void price(const length_table& table, stage& s) noexcept {
   const std::size_t i = table.position(s.from);
   const std::size_t j = s.to == unbounded ? table.size() : table.position(s.to);

@@ -11,21 +11,21 @@
 #include <span>
 
 /// @file
-/// Where one instance's range should end and its successor's begin, from the requests that both have now
-/// (CascadeInfer, section 4.3).
+/// The boundary between one instance's range and its successor's, from the present requests of both (CascadeInfer,
+/// section 4.3).
 
 TESSERA_NAMESPACE_BEGIN
 namespace partition {
 
-/// Ascending by length, then input. What the functions below want.
+/// Sorts by length, ascending, then by input, as the functions below require.
 inline void sort_by_length(std::span<cost::request_lengths> requests) noexcept {
   std::sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return a.length != b.length ? a.length < b.length : a.input < b.input;
   });
 }
 
-/// One of `k` even parts of a sorted sample: every k-th request from the k/2-th on (the paper's division of a set,
-/// which it uses for the average successor). Moves them to the front of `sorted` and returns how many. O(size / k).
+/// One of `k` even parts of a sorted sample: every k-th request from the k/2-th on. (The paper's division of a set,
+/// which it uses for the average successor.) Moves them to the front of `sorted` and returns their number. O(size / k).
 /// Requires k >= 1 (asserted).
 inline std::size_t average_part(std::span<cost::request_lengths> sorted, std::size_t k) noexcept {
   TESSERA_ASSERT(k >= 1, "a sample is divided into at least one part");
@@ -34,13 +34,13 @@ inline std::size_t average_part(std::span<cost::request_lengths> sorted, std::si
   return count;
 }
 
-// The rules: given the union of both instances' requests, sorted, each answers at which index to split it; the request
-// there is the first of the successor. Only places where the length changes can be told apart by a boundary; among
-// equally good ones the first is taken. Each is one pass, O(size), and allocates nothing. Require a request (asserted).
+// The rules. Given the sorted union of both instances' requests, each returns the index of the successor's first
+// request. A boundary can only separate different lengths; among equally good places the first is taken. Each is one
+// pass, O(size), and allocates nothing. Require a request (asserted).
 
 /// The split with the least Q of both parts together: CascadeInfer's.
 struct by_quality {
-  cost::qoe_model model{};  ///< What a batch costs.
+  cost::qoe_model model{};  ///< The cost of a batch.
 
   /// The first place with the least Q of both sides together. O(requests).
   [[nodiscard]] std::size_t operator()(std::span<const cost::request_lengths> sorted) const noexcept {
@@ -67,7 +67,7 @@ struct by_quality {
 
 namespace detail {
 
-/// The split whose parts have the most even sums of `amount`.
+/// The split with the most even sums of `amount`.
 template <class Amount>
 [[nodiscard]] std::size_t split_evenly(std::span<const cost::request_lengths> sorted, Amount amount) noexcept {
   TESSERA_ASSERT(!sorted.empty(), "there is nothing to split");
@@ -107,7 +107,7 @@ struct by_memory {
   }
 };
 
-/// A rule that splits a sorted, non-empty sample: answers an index below its size, `noexcept`.
+/// A rule that splits a sorted, non-empty sample: returns an index below its size, `noexcept`.
 template <class R>
 concept split_rule = requires(const R& rule, std::span<const cost::request_lengths> sorted) {
   { rule(sorted) } noexcept -> std::same_as<std::size_t>;
@@ -116,14 +116,14 @@ concept split_rule = requires(const R& rule, std::span<const cost::request_lengt
 /// The boundary between an instance and its successors, followed as the lengths drift.
 ///
 /// Begins at the planner's cut. Each update moves it towards the rule's split, smoothed by an exponential moving
-/// average, so that a short burst moves it little; below `fewest` requests it stays, because then a single one would
+/// average, so that a short burst moves it little. Below `fewest` requests it stays, because a single request would
 /// shift it.
 template <split_rule Rule = by_quality>
 class range_refiner {
  public:
   /// How a boundary follows the requests.
   struct options {
-    Rule rule{};             ///< Where a sample would be split.
+    Rule rule{};             ///< Splits a sample.
     double smoothing = 0.3;  ///< Part of the way towards the new split, in (0, 1]; 1: no memory.
     std::size_t fewest = 5;  ///< Requests, after averaging, below which the boundary is frozen.
   };
@@ -135,14 +135,14 @@ class range_refiner {
     TESSERA_ASSERT(o.smoothing > 0 && o.smoothing <= 1, "smoothing must be in (0, 1]");
   }
 
-  /// First length that belongs to the successors: the average, rounded to the nearest token.
+  /// First length of the successors: the average, rounded to the nearest token.
   [[nodiscard]] tokens boundary() const noexcept { return tokens{static_cast<std::int64_t>(boundary_ + 0.5)}; }
 
-  /// Looks at the requests of this instance and, all together, of its `successors`, and moves the boundary, at most to
-  /// the ends of [low, high]: what this instance's range begins after, and what its successors' range ends before.
+  /// Moves the boundary by the requests of this instance and, all together, of its `successors`. It stays within [low,
+  /// high]: behind the beginning of this instance's range, and before the end of its successors' range.
   /// O(n log n) to sort and O(n) to split; allocates nothing.
   /// @param scratch room for the requests of all (asserted); overwritten.
-  /// @return the split that was found, before smoothing; none if there were too few requests.
+  /// @return the split before smoothing; none if there were too few requests.
   /// Requires low <= high, and a successor (asserted).
   std::optional<tokens> update(std::span<const cost::request_lengths> own,
                                std::span<const cost::request_lengths> theirs, std::size_t successors, tokens low,

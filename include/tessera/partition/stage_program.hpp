@@ -21,30 +21,30 @@ struct program_stage {
   std::size_t instances = 0;  ///< Instances it gets.
 };
 
-/// Finds the stages of least cost over the positions 0..M of three prefix sums (see `length_table`): a stage (i, j] on
+/// Finds the stages of least cost over the positions 0..M of three prefix sums (see `length_table`). A stage (i, j] on
 /// k instances costs (N_j - N_i)(S_j - S_i) / k, and c_i for its cut if i > 0. (The term N D0 is the same for all.)
 ///
 /// f(e, j), the least cost of the first j lengths on exactly e instances, is the minimum over k and i of
 /// f(e - k, i) + c_i + (N_j - N_i)(S_j - S_i) / k: CascadeInfer's recursion (section 4.2) without its number of stages,
-/// which need not be a state. What makes it quick, and leaves it exact:
+/// which need not be a state. Three properties make it quick, and keep it exact:
 ///
 /// 1. N and S never fall, so the product satisfies the quadrangle inequality: for i < i' < j < j',
-///    w(i, j) + w(i', j') <= w(i, j') + w(i', j). For given e and k the first best i therefore never moves left as j
-///    moves right, whatever f and c are: divide and conquer finds it for all j in O(M log M).
-/// 2. f(e, j) does not fall in j and does not rise in e, and no i gives less at a larger j. So if what k gives at the
-///    left end of a range of j is above what is known to be attainable at its right end, k is of no use in between.
-/// 3. With P_j the sum over the first j lengths of sqrt(n s) (n, s: what the length adds to N and S), Cauchy and
-///    Schwarz give (sum of A_h / k_h) >= (sum of sqrt(A_h))^2 / (sum of k_h), and sqrt(A) of a stage is at least the
-///    sum of its sqrt(n s). So any plan that has spent e of E instances on the first j lengths costs at least P_j^2 / e
-///    + (P_M - P_j)^2 / (E - e), and states where this is above the cost of a plan that is known (equal steps of P, for
-///    the best number of stages) are never looked at. Of all states, that leaves a band.
+///    w(i, j) + w(i', j') <= w(i, j') + w(i', j). For given e and k, the first best i therefore never moves left as j
+///    moves right, for any f and c. Divide and conquer finds it for all j in O(M log M).
+/// 2. f(e, j) does not fall in j and does not rise in e, and no i gives less at a larger j. Take a range of j. If k's
+///    value at its left end exceeds an attainable value at its right end, k is of no use in between.
+/// 3. Let P_j be the sum over the first j lengths of sqrt(n s) (n, s: what the length adds to N and S). Cauchy and
+///    Schwarz give (sum of A_h / k_h) >= (sum of sqrt(A_h))^2 / (sum of k_h). The root of A of a stage is at least the
+///    sum of its sqrt(n s). So a plan that spends e of E instances on the first j lengths costs at least P_j^2 / e +
+///    (P_M - P_j)^2 / (E - e). States where this exceeds the cost of a known plan are never looked at. (That plan has
+///    equal steps of P, for the best number of stages.) A band of states remains.
 ///
-/// O(E^2 M log M) at worst, mostly far less. "Exact" is up to the rounding of sums of doubles: the bounds have a margin
-/// of 1e-9 relative, so that rounding prunes nothing. Ties: the fewest instances in the last stage, except that one
-/// stage for all comes first; then the lowest cut.
+/// O(E^2 M log M) at worst, mostly far less. "Exact" is up to the rounding of sums of doubles: the bounds have a
+/// relative margin of 1e-9, so that rounding prunes nothing. Ties: the fewest instances in the last stage, except that
+/// one stage for all comes first; then the lowest cut.
 class stage_program {
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t positions = 0;  ///< M: most distinct lengths.
     std::size_t instances = 0;  ///< E. Fewer than 65,536.
@@ -56,7 +56,7 @@ class stage_program {
     std::span<const double> c;  ///< c_0..c_M, at least 0.
   };
 
-  /// 10 bytes per instance and position: 0.8 MB for 16 x 5,000, 13 MB for 256 x 5,000. Only what is used is touched.
+  /// 10 bytes per instance and position: 0.8 MB for 16 x 5,000, 13 MB for 256 x 5,000. Only used memory is touched.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     storage_layout layout;
     layout.add<double>(l.instances * (l.positions + 1)).add<std::uint16_t>(l.instances * (l.positions + 1));
@@ -111,16 +111,16 @@ class stage_program {
 
   void add_up_roots() noexcept {
     p_[0] = 0;
-    // A little less than the sum, so that it stays a lower bound whatever is rounded.
+    // Slightly less than the sum, so that it stays a lower bound under any rounding.
     for (std::size_t j = 1; j <= m_; ++j) p_[j] = p_[j - 1] + std::sqrt(area(j - 1, j)) * (1 - 1e-10);
   }
-  /// At least the cost of serving what is left behind j with the instances left after e.
+  /// A lower bound of the cost of serving the lengths behind j with the instances left after e.
   [[nodiscard]] double rest(std::size_t e, std::size_t j) const noexcept {
     const double x = p_[m_] - p_[j];
     return e == instances_ ? 0 : x * x / static_cast<double>(instances_ - e);
   }
 
-  /// The cost of a plan: for the best number of stages, cuts at equal steps of P.
+  /// The cost of one plan: for the best number of stages, cuts at equal steps of P.
   [[nodiscard]] double attainable() const noexcept {
     double best = area(0, m_) / static_cast<double>(instances_);
     for (std::size_t stages = 2; stages <= instances_; ++stages) {
@@ -141,7 +141,7 @@ class stage_program {
     return best;
   }
 
-  /// All of f(e, j) that can matter.
+  /// All values f(e, j) that can matter.
   void layer(std::size_t e, bool one_each) noexcept {
     window w{e == instances_ ? m_ : 1, m_};
     const auto hopeless = [&](std::size_t j) { return p_[j] * p_[j] / static_cast<double>(e) + rest(e, j) > known_; };
@@ -174,8 +174,8 @@ class stage_program {
     windows_[e - 1] = w;
   }
 
-  /// Improves f(e, j) for j in [first, last] by a last stage of k instances that begins in [low, high], given that no
-  /// j in the range gets less than `bound` from it.
+  /// Improves f(e, j) for j in [first, last] by a last stage of k instances that begins in [low, high]. No j in the
+  /// range gets less than `bound` from it.
   void improve(std::size_t first, std::size_t last, std::size_t low, std::size_t high, double bound) noexcept {
     while (first <= last) {
       if (bound > std::min(f_[last], useful_[last])) return;
@@ -186,7 +186,8 @@ class stage_program {
         choices_[at(e_, j)] = static_cast<std::uint16_t>(k_);
       }
       improve(first, j - 1, low, best.begin, bound);
-      // To the right of j every begin that j had costs at least as much; one from j on, at least all before it.
+      // To the right of j, each begin that j had costs at least as much. A begin from j on costs at least all before
+      // it.
       const double later = j > from_last_ ? none : p_[j] * p_[j] / static_cast<double>(e_ - k_);
       bound = std::max(bound, std::min(best.cost, later));
       first = j + 1;
