@@ -9,7 +9,7 @@
 #include <span>
 
 /// @file
-/// What ranking prompts by expected output length needs: features of a prompt, and a model that turns them into a
+/// The parts of ranking prompts by expected output length: features of a prompt, and a model that turns them into a
 /// score.
 ///
 /// Follows PARS (Prompt-Aware Scheduling for Low-Latency LLM Serving, section III-A), where the features are BERT's
@@ -27,22 +27,23 @@ struct feature {
   friend bool operator==(const feature&, const feature&) = default;
 };
 
-/// The cheapest thing that features can be visited with; also the archetype that the concepts are checked against.
+/// The simplest visitor of features; also the archetype that the concepts are checked against.
 struct feature_counter {
-  std::size_t count = 0;  ///< How many so far.
+  std::size_t count = 0;  ///< The number of features so far.
   /// Counts one.
   constexpr void operator()(std::uint32_t, float) noexcept { ++count; }
 };
 
-/// Turns a prompt, or what stands for it, into a sparse vector.
-/// Requires: (1) `F::input_type`, cheap to copy (a view); (2) `f.dimension()`: indices are below it; (3)
-/// `f.lexical_dimension()`: indices below it are counts of words and the like, which training weighs by their rarity
-/// (inverse document frequency); those from it on are taken as they are; (4) `f.max_features()`: the most that one call
-/// visits; (5) `f.fingerprint()`: equal for two extractors exactly if they give equal features, stored in model files;
-/// (6) `f.visit(input, sink) noexcept`, which calls `sink(std::uint32_t index, float value)` for each feature. (2) to
-/// (6) are const and noexcept. Not checked: any bytes are safe; visiting is deterministic, linear in the input's size
-/// and does not allocate; every value is finite. Models: `hashed_features` (text), `dense_features` (an embedding),
-/// `joined_features` (one of each).
+/// Turns a prompt, or a substitute for it, into a sparse vector.
+/// Requires: (1) `F::input_type`, cheap to copy (a view). (2) `f.dimension()`: indices are below it. (3)
+/// `f.lexical_dimension()`: indices below it are counts of words and the like. Training weighs these by their rarity
+/// (inverse document frequency), and takes the others as they are. (4) `f.max_features()`: the most that one call
+/// visits.
+/// (5) `f.fingerprint()`: equal for two extractors exactly if they give equal features; stored in model files. (6)
+/// `f.visit(input, sink) noexcept`, which calls `sink(std::uint32_t index, float value)` for each feature. (2) to (6)
+/// are const and noexcept.
+/// Not checked: any bytes are safe. Visiting is deterministic, linear in the input's size and does not allocate. Every
+/// value is finite. Models: `hashed_features` (text), `dense_features` (an embedding), `joined_features` (one of each).
 template <class F>
 concept prompt_features = std::copyable<F> && std::copyable<typename F::input_type> &&
                           requires(const F& f, typename F::input_type input, feature_counter& sink) {
@@ -54,10 +55,9 @@ concept prompt_features = std::copyable<F> && std::copyable<typename F::input_ty
                           };
 
 /// Turns features into a score; higher means a longer expected output.
-/// Requires: (1) `m.dimension()`: indices must be below it; (2) `M::accumulator`, constructible from `const M&`, which
-/// is called with each feature (`a(index, value)`) and asked for the score in the end (`a.result()`), all noexcept. Not
-/// checked: the score is finite, does not depend on anything but the features; nothing is allocated. Models:
-/// `linear_model`, `mlp_model`.
+/// Requires: (1) `m.dimension()`: indices must be below it. (2) `M::accumulator`, constructible from `const M&`. It is
+/// called with each feature (`a(index, value)`), and `a.result()` gives the score; all noexcept. Not checked: the score
+/// is finite and depends only on the features; nothing is allocated. Models: `linear_model`, `mlp_model`.
 template <class M>
 concept ranking_model = std::copyable<M> && std::constructible_from<typename M::accumulator, const M&> &&
                         requires(const M& m, typename M::accumulator& a, std::uint32_t index, float value) {
@@ -67,7 +67,7 @@ concept ranking_model = std::copyable<M> && std::constructible_from<typename M::
                         };
 
 /// Writes the features of `input` into the caller's memory. O(input). Does not allocate.
-/// @return how many were written: all of them if `out` holds `f.max_features()`, else at most `out.size()` of them.
+/// @return the number written: all of them if `out` holds `f.max_features()`, else at most `out.size()` of them.
 template <prompt_features F>
 [[nodiscard]] std::size_t extract(const F& f, typename F::input_type input, std::span<feature> out) noexcept {
   struct writer {

@@ -10,17 +10,17 @@
 #include <vector>
 
 /// @file
-/// Examples to learn from: features of prompts and the lengths of the outputs they got. For training: allocates.
+/// Training examples: features of prompts and the lengths of their outputs. For training: allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// A small generator whose numbers are the same everywhere (SplitMix64), so that a seed means one model.
+/// A small generator with the same numbers everywhere (SplitMix64), so that a seed identifies one model.
 class random_bits {
  public:
   /// The same seed gives the same bits.
   explicit constexpr random_bits(std::uint64_t seed) noexcept : state_{seed} {}
-  /// 64 of them.
+  /// 64 bits.
   constexpr std::uint64_t operator()() noexcept {
     state_ += tessera::detail::split_mix_step;
     return tessera::detail::split_mix(state_);
@@ -70,7 +70,7 @@ class dataset {
   [[nodiscard]] std::size_t size() const noexcept { return lengths_.size(); }
   /// Number of features; indices are below it.
   [[nodiscard]] std::size_t dimension() const noexcept { return dimension_; }
-  /// Features below this index are hashed words, whose weight is scaled by their rarity.
+  /// Features below this index are hashed words, with weights scaled by their rarity.
   [[nodiscard]] std::size_t lexical_dimension() const noexcept { return lexical_; }
   /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
   [[nodiscard]] std::uint64_t fingerprint() const noexcept { return fingerprint_; }
@@ -81,7 +81,7 @@ class dataset {
   }
   /// Output tokens of example `i`.
   [[nodiscard]] float length(std::size_t i) const noexcept { return lengths_[i]; }
-  /// Of all examples.
+  /// Output tokens of all examples.
   [[nodiscard]] std::span<const float> lengths() const noexcept { return lengths_; }
 
   /// 0, 1, ..., size() - 1.
@@ -100,7 +100,7 @@ class dataset {
   std::vector<float> lengths_{};
 };
 
-/// Row numbers to learn from and to check with.
+/// Row numbers for training and for validation.
 struct row_split {
   std::vector<std::uint32_t> train;     ///< Rows to train on.
   std::vector<std::uint32_t> held_out;  ///< The others.

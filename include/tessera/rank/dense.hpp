@@ -9,7 +9,7 @@
 #include <span>
 
 /// @file
-/// Embeddings of a user's own encoder as features: alone, or next to the hashed ones.
+/// Embeddings of a user's own encoder as features: alone, or beside the hashed ones.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -18,17 +18,17 @@ namespace rank {
 /// them alike when training and when scoring (sentence encoders usually give unit vectors).
 class dense_features {
  public:
-  using input_type = std::span<const float>;  ///< What is read: one per example.
+  using input_type = std::span<const float>;  ///< The input: one per example.
 
   constexpr dense_features() noexcept = default;
-  /// Embeddings of `dimension` floats, from the encoder that the caller calls `encoder` (any number but 0 that is
-  /// different for another encoder; it goes into the fingerprint and so into model files).
+  /// Embeddings of `dimension` floats, from the encoder named `encoder`: any number except 0, different for another
+  /// encoder. It goes into the fingerprint and so into model files.
   constexpr explicit dense_features(std::size_t dimension, std::uint32_t encoder = 1) noexcept
       : dimension_{dimension}, encoder_{encoder} {}
 
   /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return dimension_; }
-  /// Features below this index are hashed words, whose weight is scaled by their rarity.
+  /// Features below this index are hashed words, with weights scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return 0; }
   /// Most features that one input can have.
   [[nodiscard]] constexpr std::size_t max_features() const noexcept { return dimension_; }
@@ -57,7 +57,7 @@ class dense_features {
 template <prompt_features First, prompt_features Second>
 class joined_features {
  public:
-  /// What is read: one per example.
+  /// The input: one per example.
   struct input_type {
     typename First::input_type first{};    ///< Read by the first features.
     typename Second::input_type second{};  ///< Read by the second.
@@ -70,7 +70,7 @@ class joined_features {
 
   /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept { return first_.dimension() + second_.dimension(); }
-  /// Features below this index are hashed words, whose weight is scaled by their rarity.
+  /// Features below this index are hashed words, with weights scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return first_.lexical_dimension(); }
   /// Most features that one input can have.
   [[nodiscard]] constexpr std::size_t max_features() const noexcept {
@@ -99,8 +99,8 @@ class joined_features {
 class dense_rows {
  public:
   constexpr dense_rows() noexcept = default;
-  /// @return rows over `file`, or an empty view with `valid()` false when it is no whole number of rows, or
-  /// `dimension` is 0.
+  /// @return rows over `file`, or an empty view with `valid()` false when it is no whole number of rows, or `dimension`
+  /// is 0.
   [[nodiscard]] static constexpr dense_rows over(std::span<const std::byte> file, std::size_t dimension) noexcept {
     dense_rows rows;
     if (dimension == 0 || dimension > file.size() / 4 || file.size() % 4 != 0 || file.size() / 4 % dimension != 0) {
@@ -121,7 +121,7 @@ class dense_rows {
   }
 
   /// Copies row `i` to `out`, [dimension]. Requires `i < size()` and `out.size() == dimension()` (asserted). Values
-  /// that are not finite come as they are: `dense_features` drops them.
+  /// that are not finite are copied unchanged: `dense_features` drops them.
   constexpr void read(std::size_t i, std::span<float> out) const noexcept {
     TESSERA_ASSERT(i < size() && out.size() == dimension_, "row or size out of range");
     const std::byte* p = file_.data() + i * dimension_ * 4;

@@ -11,16 +11,16 @@
 #include <vector>
 
 /// @file
-/// The matrix that training works on: examples as rows, only the features that occur as columns. Allocates.
+/// The matrix for training: examples as rows, and only features that occur as columns. Allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// Sparse rows of one training set, scaled: lexical features by inverse document frequency, ln((1 + n) / (1 + df)) + 1,
-/// then everything by one factor that makes the mean squared length of a row 1, so that regularisation means the same
-/// on any data. Columns stand in order of frequency, so that most accesses stay in the cache.
+/// Sparse rows of one training set, scaled. Lexical features are scaled by inverse document frequency, ln((1 + n) / (1
+/// + df)) + 1. Then everything is scaled by one factor that makes the mean squared length of a row 1. So regularisation
+/// has the same effect on any data. Columns are in order of frequency, so that most accesses stay in the cache.
 ///
-/// A weight that was learned for a column is worth `weight * scale(column)` on the raw feature: models need no table of
+/// A weight learned for a column corresponds to `weight * scale(column)` on the raw feature: models need no table of
 /// frequencies at inference.
 class design_matrix {
  public:
@@ -77,7 +77,7 @@ class design_matrix {
   [[nodiscard]] std::size_t columns() const noexcept { return index_.size(); }
   /// The feature that a column stands for.
   [[nodiscard]] std::uint32_t index(std::size_t column) const noexcept { return index_[column]; }
-  /// What a weight of this column is multiplied by.
+  /// The factor for weights of this column.
   [[nodiscard]] float scale(std::size_t column) const noexcept { return scale_[column]; }
   /// The non-zeros of example `i`, ascending by column.
   [[nodiscard]] std::span<const entry> row(std::size_t i) const noexcept {

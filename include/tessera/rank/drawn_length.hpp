@@ -9,22 +9,21 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// An output length drawn for each request from the distribution of lengths, given what it has generated: not what is
-/// expected of one, but what all of them together are like, the long ones included. For
+/// An output length sampled for each request from the distribution of lengths, given what it has generated. It is not
+/// the expectation for one request. It represents all requests together, the long ones included. For
 /// `admit::basic_future_peak<rank::drawn_length<>>`, which is Past-Future scheduling. At most its `max_output`.
-///
-/// Nothing is random: requests have places in (0, 1) that fill it evenly, in the order in which they came (the
-/// multiples of the golden ratio), and each keeps its own, in what is left of the distribution as it grows. O(log
-/// groups
-/// + log bins).
+/// Nothing is random. Requests have places in (0, 1) that fill it evenly, in their order of arrival (the multiples of
+/// the golden ratio). Each keeps its place, within what is left of the distribution as it grows. O(log groups + log
+/// bins).
 /// Source: Past-Future scheduling (Gong et al. 2025, "Past-future scheduler for LLM serving under SLA guarantees",
-/// section 3), which draws anew for each decision.
-/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN where it has none.
+/// section 3), which samples anew for each decision.
+/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN if it has none.
 template <class Scorer = order::score_member>
 struct drawn_length {
-  const length_distribution* lengths = nullptr;  ///< Outlives it. None, or nothing learned: `if_unknown` or its limit.
+  const length_distribution* lengths = nullptr;  ///< Must outlive it. Null, or nothing learned: `if_unknown` or the
+                                                 ///< request's limit.
   tokens if_unknown{2048};                       ///< For requests that state no `max_output`, while nothing is learned.
-  [[no_unique_address]] Scorer scorer{};         ///< Says to which group a request belongs.
+  [[no_unique_address]] Scorer scorer{};         ///< Gives the group of a request.
 
   /// The place of a request in (0, 1], by its sequence number. O(1).
   [[nodiscard]] static constexpr double place_of(std::uint64_t sequence) noexcept {

@@ -7,13 +7,13 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// What a request is expected to generate yet, by the distribution of lengths and by what it has: an
+/// The tokens that a request is expected to generate still, by the distribution of lengths and by its progress: an
 /// `order::rest_predictor`. O(log groups).
-/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN where it has none.
+/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN if it has none.
 template <class Scorer = order::score_member>
 struct expected_rest {
-  const length_distribution* lengths = nullptr;  ///< Outlives it. None: everybody's rest is 0.
-  [[no_unique_address]] Scorer scorer{};         ///< Says to which group a request belongs.
+  const length_distribution* lengths = nullptr;  ///< Must outlive it. Null: every request's rest is 0.
+  [[no_unique_address]] Scorer scorer{};         ///< Gives the group of a request.
 
   /// Reads the request's score and what it has generated.
   template <schedulable R>
@@ -23,13 +23,13 @@ struct expected_rest {
   }
 };
 
-/// What a request is expected to generate in all, by the distribution of lengths and by what it has: an
-/// `order::output_predictor` that knows more the longer a request runs. O(log groups).
-/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN where it has none.
+/// The tokens that a request is expected to generate in all, by the distribution of lengths and by its progress. It is
+/// an `order::output_predictor` that improves as a request runs. O(log groups).
+/// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN if it has none.
 template <class Scorer = order::score_member>
 struct expected_length {
-  const length_distribution* lengths = nullptr;  ///< Outlives it. None, or nothing learned: 0 is expected of everybody.
-  [[no_unique_address]] Scorer scorer{};         ///< Says to which group a request belongs.
+  const length_distribution* lengths = nullptr;  ///< Must outlive it. Null, or nothing learned: 0 for every request.
+  [[no_unique_address]] Scorer scorer{};         ///< Gives the group of a request.
 
   /// Reads the request's score and what it has generated.
   template <schedulable R>

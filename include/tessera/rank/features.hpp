@@ -9,14 +9,15 @@
 #include <string_view>
 
 /// @file
-/// The default features: what a prompt says, hashed, without a vocabulary and without memory.
+/// The default features: the content of a prompt, hashed, without a vocabulary and without memory.
 ///
-/// The text is cut into tokens: words (letters, digits, `_` and all bytes from 0x80, so UTF-8 words stay whole; ASCII
-/// lower-cased; in a number every digit counts as 0), single punctuation characters, and line ends. Features, by group:
-/// words; pairs of neighbours; pairs with one token between; words of the first line (where the instruction stands);
-/// the first tokens with their positions; prefixes and suffixes of the token sequence; 4-grams of characters inside
-/// words; and the shape: soft logarithmic buckets of length, lines, digits, punctuation, quotes, brackets, capitals. A
-/// group's values are divided by the root of its size, so that long prompts do not drown short ones.
+/// The text is cut into tokens: words, single punctuation characters, and line ends. A word has letters, digits, `_`
+/// and all bytes from 0x80, so UTF-8 words stay whole. ASCII is lower-cased, and in a number every digit counts as 0.
+/// Features, by group: words; pairs of neighbours. Pairs with one token between; words of the first line (where the
+/// instruction stands). The first tokens with their positions; prefixes and suffixes of the token sequence. 4-grams of
+/// characters inside words. And the shape: soft logarithmic buckets of length, lines, digits, punctuation, quotes,
+/// brackets, capitals. A group's values are divided by the root of its size, so that long prompts do not drown short
+/// ones.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -77,19 +78,19 @@ inline constexpr byte_table bytes_of{};
 
 }  // namespace detail
 
-/// Features of UTF-8 text, or of any bytes. A value of a few bytes; does not allocate; uses 33 KiB of stack.
+/// Features of UTF-8 text, or of any bytes. A value of a few bytes. Does not allocate; uses 33 KiB of stack.
 ///
-/// Complexity of `visit`: O(min(length, window)). Of a text longer than `window` bytes only the first three quarters
-/// and the last quarter of the window are read (an instruction stands at the start or at the end); its length is still
-/// known.
+/// Complexity of `visit`: O(min(length, window)). If a text is longer than `window` bytes, only the first three
+/// quarters and the last quarter of the window are read. (An instruction stands at the start or at the end.) Its length
+/// is still known.
 class hashed_features {
  public:
-  using input_type = std::string_view;  ///< What is read: one per example.
+  using input_type = std::string_view;  ///< The input: one per example.
 
   static constexpr std::size_t window = 4096;        ///< Bytes read at most.
   static constexpr unsigned default_bits = 17;       ///< 2^17 weights: 512 KiB.
   static constexpr std::size_t shape_counters = 11;  ///< Counted properties of a prompt.
-  static constexpr std::size_t shape_buckets = 64;   ///< Soft buckets of each.
+  static constexpr std::size_t shape_buckets = 64;   ///< Soft buckets per property.
 
   constexpr hashed_features() noexcept = default;
   /// Hashes into 2^bits buckets. Requires 8 <= bits <= 24.
@@ -99,13 +100,13 @@ class hashed_features {
 
   /// log2 of the size of the hash table.
   [[nodiscard]] constexpr unsigned bits() const noexcept { return bits_; }
-  /// Features below this index are hashed words, whose weight is scaled by their rarity.
+  /// Features below this index are hashed words, with weights scaled by their rarity.
   [[nodiscard]] constexpr std::size_t lexical_dimension() const noexcept { return std::size_t{1} << bits_; }
   /// Number of features; indices are below it.
   [[nodiscard]] constexpr std::size_t dimension() const noexcept {
     return lexical_dimension() + shape_counters * shape_buckets;
   }
-  /// Five features a token at most (a token is at least a byte), one 4-gram a byte, and the fixed ones.
+  /// At most five features a token (a token is at least a byte), one 4-gram a byte, and the fixed ones.
   [[nodiscard]] constexpr std::size_t max_features() const noexcept {
     return 5 * window + first_tokens + edge + edge + 2 * shape_counters + 1;
   }
@@ -130,9 +131,9 @@ class hashed_features {
   }
 
  private:
-  static constexpr std::size_t first_tokens = 8;  ///< Tokens whose positions count.
+  static constexpr std::size_t first_tokens = 8;  ///< The number of first tokens with positions.
   static constexpr std::size_t edge = 4;          ///< Longest prefix and suffix.
-  /// How much each group weighs: the root of its share in the squared length of a feature vector, over its typical
+  /// The weight of each group: the root of its share in the squared length of a feature vector, over its typical
   /// length.
   static constexpr float word_weight = 0.0404f;
   static constexpr float pair_weight = 0.0649f;
@@ -148,7 +149,7 @@ class hashed_features {
 
   struct scan {
     std::uint32_t token[window];  ///< A number per token.
-    std::uint32_t gram[window];   ///< Four bytes each: of `<word>`, brackets included. n - 1 of a word of n bytes.
+    std::uint32_t gram[window];   ///< Four bytes each, from `<word>`, brackets included. n - 1 for a word of n bytes.
     std::size_t tokens = 0;
     std::size_t first_line = 0;  ///< Tokens before the first line end.
     std::size_t grams = 0;
@@ -212,7 +213,8 @@ class hashed_features {
             grams[n++] = last << 8 | unsigned{'>'};
             s.grams += n;
           }
-          s.token[s.tokens++] = static_cast<std::uint32_t>(detail::mix(h) >> 32) | 0x100u;  // no punctuation's code
+          s.token[s.tokens++] = static_cast<std::uint32_t>(detail::mix(h) >> 32) | 0x100u;  // differs from every
+                                                                                            // punctuation's code
         }
       }
     }

@@ -30,7 +30,7 @@ struct kendall_result {
 
 namespace detail {
 
-/// Counts by rank: add one, and how many are below a rank; O(log n).
+/// Counts by rank: add one, or count those below a rank; O(log n).
 class rank_counter {
  public:
   explicit rank_counter(std::size_t ranks) : sum_(ranks + 1, 0) {}
@@ -48,7 +48,7 @@ class rank_counter {
   std::vector<std::int32_t> sum_;
 };
 
-/// Dense ranks (equal values share one), and how many values have each rank.
+/// Dense ranks (equal values share one), and the number of values with each rank.
 struct dense_ranks {
   std::vector<std::uint32_t> of;
   std::vector<std::uint32_t> count;
@@ -69,8 +69,8 @@ struct dense_ranks {
 }  // namespace detail
 
 /// tau-b of two variables and its jackknife standard error. Requires equal sizes below 2^31 and no NaN (asserted).
-/// O(n log n): a pass in ascending and one in descending order of `x` count, per element, the elements on the other
-/// side of it with smaller and with larger `y`; from these the statistic without any one element follows in O(1).
+/// O(n log n). A pass in ascending and one in descending order of `x` count, per element, those on its other side with
+/// smaller and with larger `y`. From these, the statistic without any one element follows in O(1).
 [[nodiscard]] inline kendall_result kendall_tau_b(std::span<const float> x, std::span<const float> y) {
   TESSERA_ASSERT(x.size() == y.size() && x.size() < (std::size_t{1} << 31), "samples must have the same size");
   for (std::size_t i = 0; i != x.size(); ++i) {

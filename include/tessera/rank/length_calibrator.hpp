@@ -13,33 +13,33 @@
 #include <span>
 
 /// @file
-/// Expected output lengths from scores that mean nothing but their order.
+/// Expected output lengths from scores of which only the order is meaningful.
 ///
-/// Ranking needs no more than the order (PARS, section III). Who wants to know when a request will be done, or how much
-/// KV it will hold, needs tokens. They are learnt from the requests that have ended, whatever the scale of the scores.
+/// Ranking needs no more than the order (PARS, section III). To predict when a request ends, or how much KV it will
+/// hold, tokens are needed. They are learned from the requests that have ended, whatever the scale of the scores.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
 /// Expected output length of a score: the isotonic regression (non-decreasing, least squares) of length on score over
-/// the last so many requests that ended.
+/// the last `window` requests that ended.
 ///
-/// The pairs are put into groups by score, of as even sizes as equal scores allow; groups whose mean lengths are not in
-/// order are joined until they are. So a score that says nothing gives everybody the mean, and a good one the spread
-/// that it has earned. Only the order of the scores counts: any increasing function of them gives the same lengths.
-/// Exact, hence the same on any machine: sums are integers, and means are compared as fractions.
+/// The pairs are put into groups by score, as even in size as equal scores allow. Groups with mean lengths out of order
+/// are joined. So a score without information gives every request the mean, and a good one gives the spread that it
+/// supports. Only the order of the scores counts: any increasing function of them gives the same lengths. Exact, hence
+/// the same on any machine: sums are integers, and means are compared as fractions.
 ///
-/// 16 bytes for each of the window and each group.
+/// 16 bytes for each pair in the window and each group.
 class length_calibrator {
-  /// Groups that were joined: a step of the fitted function.
+  /// Joined groups: a step of the fitted function.
   struct step {
-    std::int64_t sum = 0;     // Of the output tokens.
+    std::int64_t sum = 0;     // Sum of the output tokens.
     std::uint32_t count = 0;  // Pairs.
     std::uint32_t last = 0;   // Key of the largest score.
   };
 
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t window = 4096;  ///< Pairs remembered. At least 1, below 2^31.
     std::size_t groups = 32;    ///< Most steps of the fitted function. At least 1, below 2^31.
@@ -59,7 +59,7 @@ class length_calibrator {
   length_calibrator& operator=(const length_calibrator&) = delete;
 
   /// A request with this score has ended after `output` tokens; the oldest pair goes if the window is full. A NaN score
-  /// counts for the mean only. More than 2^32 - 1 tokens count as so many. Changes no answer before the next `fit`.
+  /// counts for the mean only. Larger outputs count as 2^32 - 1 tokens. Changes no answer before the next `fit`.
   /// Requires `output >= 0` (asserted). O(1).
   void observe(float score, tokens output) noexcept { window_.observe(score, output); }
 
@@ -84,7 +84,7 @@ class length_calibrator {
   }
 
   /// Expected output of a request with this score, as of the last `fit`, rounded to whole tokens (halves up). The group
-  /// is the first whose largest score is not below it, or the last. For a NaN score, or if no score was a number: the
+  /// is the first with a largest score not below it, or the last. For a NaN score, or if no score was a number: the
   /// mean of the window. 0 tokens if nothing was fitted. O(log groups).
   [[nodiscard]] tokens operator()(float score) const noexcept {
     const std::uint32_t key = score_window::key(score);
@@ -112,7 +112,7 @@ class length_calibrator {
     s.last = above.last;
   }
 
-  /// Whether the mean of `a` is below that of `b`. Whole parts first, so that the product of what is left fits.
+  /// Whether the mean of `a` is below that of `b`. Whole parts first, so that the product of the remainders fits.
   [[nodiscard]] static constexpr bool below(const step& a, const step& b) noexcept {
     const std::int64_t whole_a = a.sum / a.count;
     const std::int64_t whole_b = b.sum / b.count;
@@ -124,7 +124,7 @@ class length_calibrator {
     return tokens{s.sum / s.count + (s.sum % s.count * 2 >= s.count ? 1 : 0)};
   }
 
-  /// A group is complete: joins it with those before it whose mean is not below its own.
+  /// A group is complete: joins it with earlier ones that have a mean not below its own.
   void close(step group) noexcept {
     while (!steps_.empty() && !below(steps_.back(), group)) {
       step joined = steps_.back();

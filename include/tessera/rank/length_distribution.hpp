@@ -20,41 +20,42 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// A request that has not ended: what is known of it is that its output is longer than this.
+/// A request that has not ended: its output is longer than this.
 struct running_length {
   float score = 0;     ///< As given to `observe`; NaN if it has none.
   tokens generated{};  ///< Its output so far.
 };
 
-/// The distribution of output lengths by score, and of what is left of an output by its age.
+/// The distribution of output lengths by score, and of the rest of an output by its age.
 ///
-/// Learned from the requests that ended lately, and censored by those that run: of these it is known that they are
-/// longer than what they have. Without them, whoever looks at a server that has just begun sees the short ones only.
+/// Learned from the requests that ended lately, and censored by running ones, which are longer than their present
+/// length. Without these, a look at a server that has just started would see only short requests.
 ///
-/// Scores are put into groups of as even sizes as equal scores allow, lengths into bins that are an eighth wide; a
-/// group has a life table (the actuarial estimate of Cutler and Ederer 1958: who is censored within a bin was at risk
-/// for half of it). Within a bin lengths are taken to be spread evenly. Only the order of the scores counts.
+/// Scores are put into groups as even in size as equal scores allow, lengths into bins that are an eighth wide. Each
+/// group has a life table, the actuarial estimate of Cutler and Ederer 1958: a request censored within a bin was at
+/// risk for half of it. Within a bin lengths are assumed to be spread evenly. Only the order of the scores counts.
 ///
-/// `drift` says whether lengths are still those that were learned: it adds up how far the places of those that end,
-/// in the distribution that was expected of them, are from the middle.
+/// `drift` says whether lengths still are as learned. It adds up the distances from the middle of the places that ended
+/// requests have in their expected distributions.
 ///
-/// 16 bytes for each of the window, 12 for each group, 24 for each group and bin.
+/// 16 bytes for each request in the window, 12 for each group, 24 for each group and bin.
 class length_distribution {
-  /// Of a group, from the lower end of a bin on.
+  /// For a group, from the lower end of a bin on.
   struct row {
-    double ended = 0;     // Within the bin. After `fit`: the part that ends in it of those that come to it.
-    double censored = 0;  // The same. After `fit`: the part of all that comes to it.
-    double left = 0;      // Tokens expected to come for who comes to it.
+    double ended = 0;     // Requests that ended within the bin. After `fit`: the fraction of requests reaching the bin
+                          // that end in it.
+    double censored = 0;  // Requests censored within the bin. After `fit`: the fraction of all requests that reach it.
+    double left = 0;      // Expected further tokens of a request that reaches it.
   };
 
  public:
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t window = 4096;  ///< Ended requests that are remembered. At least 1, below 2^31.
     std::size_t groups = 8;     ///< Most groups of scores. At least 1, below 2^31.
   };
 
-  /// Longer outputs count as so long.
+  /// Longer outputs count as this long.
   static constexpr tokens longest{(std::int64_t{1} << 24) - 1};
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -75,8 +76,8 @@ class length_distribution {
   length_distribution(const length_distribution&) = delete;
   length_distribution& operator=(const length_distribution&) = delete;
 
-  /// A request with this score (NaN: it had none) has ended after `output` tokens; the oldest goes if the window is
-  /// full. Changes no expectation before the next `fit`, but `drift`. Requires `output >= 0` (asserted). O(log groups).
+  /// A request with this score (NaN: none) has ended after `output` tokens; the oldest goes if the window is full.
+  /// Changes no expectation before the next `fit`, only `drift`. Requires `output >= 0` (asserted). O(log groups).
   void observe(float score, tokens output) noexcept {
     TESSERA_ASSERT(output >= tokens{}, "a length is not negative");
     const tokens n = within(output);
@@ -84,8 +85,8 @@ class length_distribution {
     window_.observe(score, n);
   }
 
-  /// Learns the distributions anew from the window and from those that run, and begins `drift` anew. O(window log
-  /// window + running log groups + groups).
+  /// Learns the distributions anew from the window and from running requests, and resets `drift`. O(window log window +
+  /// running log groups + groups).
   void fit(std::span<const running_length> running = {}) noexcept {
     last_.clear();
     std::uint64_t open = 0;
@@ -103,7 +104,7 @@ class length_distribution {
       const tokens length = score_window::length_of(pair);
       add(score_window::key_of(pair), [&](std::span<row> t) noexcept { t[bin_of(length)].ended += 1; });
     }
-    // It will have one token more at least.
+    // It will have at least one token more.
     for (const running_length& r : running) {
       const tokens least = within(max(r.generated, tokens{}) + tokens{1});
       add(score_window::key(r.score), [&](std::span<row> t) noexcept { t[bin_of(least)].censored += 1; });
@@ -114,38 +115,37 @@ class length_distribution {
     longer_ = shorter_ = 0;
   }
 
-  /// Tokens that a request of this score, which has `generated` so far and has not ended, is expected to generate yet,
-  /// as of the last `fit`. At least 1; 0 if nothing was fitted. O(log groups).
+  /// The expected further tokens of a request with this score that has `generated` so far and has not ended, as of the
+  /// last `fit`. At least 1; 0 if nothing was fitted. O(log groups).
   [[nodiscard]] tokens expected_rest(float score, tokens generated) const noexcept {
     if (!fitted_) return {};
     const std::span<const row> t = table_for(score);
     const std::int64_t x = next(generated);
     const std::size_t b = bin_of(tokens{x});
     const double width = width_of(b);
-    const double in_front = static_cast<double>(x - first_of(b));  // of it, in the bin
+    const double in_front = static_cast<double>(x - first_of(b));  // tokens already generated in the bin
     const double ends = ends_after(t[b].ended, in_front / width);
     const double after = b + 1 == bins ? 0 : t[b + 1].left;
     const double rest = ends * (width - in_front - 1) / 2 + (1 - ends) * (width - in_front + after);
     return tokens{static_cast<std::int64_t>(std::llround(rest)) + 1};
   }
 
-  /// Tokens that it generates yet, at most, with probability `q`: the smallest number that the expected distribution
-  /// does not exceed with a smaller one. At least 1; 0 if nothing was fitted. Requires 0 < q <= 1 (asserted).
-  /// O(log groups + log bins).
+  /// The `q` quantile of its further tokens: the smallest number with at least that probability. At least 1; 0 if
+  /// nothing was fitted. Requires 0 < q <= 1 (asserted). O(log groups + log bins).
   [[nodiscard]] tokens rest_quantile(float score, tokens generated, double q) const noexcept {
     TESSERA_ASSERT(q > 0 && q <= 1, "a probability");
     if (!fitted_) return {};
     const std::span<const row> t = table_for(score);
     const std::int64_t x = next(generated);
-    const double alive = 1 - q;  // that are longer, of those that come to x
+    const double alive = 1 - q;  // fraction of those reaching x that are longer
     const double wanted = alive * reaches(t, x);
-    // The last bin that so many come to; those who come to none are the first's.
+    // The last bin that this fraction reaches; if no bin is reached, the first.
     const auto from = t.begin() + static_cast<std::ptrdiff_t>(bin_of(tokens{x}));
     const auto past =
         std::partition_point(from + 1, t.end(), [&](const row& r) noexcept { return r.censored > wanted; });
     const auto b = static_cast<std::size_t>(past - t.begin()) - 1;
     const double ending = t[b].censored * t[b].ended;
-    // Who has outlived all that was learned ends evenly in what is left of the bin, as `expected_rest` takes it.
+    // A request that outlived all learned lengths ends evenly in the rest of the bin, as in `expected_rest`.
     const double through = static_cast<double>(x - first_of(b)) / width_of(b);
     const double part = !(reaches(t, x) > 0) ? through + q * (1 - through)
                         : ending > 0         ? std::clamp((t[b].censored - wanted) / ending, 0.0, 1.0)
@@ -155,18 +155,18 @@ class length_distribution {
     return tokens{std::max<std::int64_t>(length - x, 0) + 1};
   }
 
-  /// How many times as long as one of these outputs the output is, on average, that one of their tokens belongs to:
-  /// E[X^2] / E[X]^2, as of the last `fit`. About 1 where all are alike, 2 for exponential lengths, more where a few
-  /// long ones generate most of what there is. 1 if nothing was fitted. O(log groups).
+  /// The length bias E[X^2] / E[X]^2, as of the last `fit`: the mean output that a token belongs to, over the mean
+  /// output. About 1 if all lengths are alike, 2 for exponential lengths, more if few long outputs have most of the
+  /// tokens. 1 if nothing was fitted. O(log groups).
   [[nodiscard]] double length_bias(float score) const noexcept { return fitted_ ? bias_[table_of(score)] : 1; }
 
-  /// By how much outputs have been longer (positive) or shorter (negative) than they were expected to be since the last
-  /// `fit`: a two-sided cumulative sum of standardised places (Page 1954), from which half a standard deviation is
-  /// taken for each output. What was learned still holds while it is within `drifts_at`. O(1).
+  /// How much longer (positive) or shorter (negative) outputs have been than expected since the last `fit`. A two-sided
+  /// cumulative sum of standardised places (Page 1954), less half a standard deviation for each output. What was
+  /// learned still holds while it is within `drifts_at`. O(1).
   [[nodiscard]] double drift() const noexcept { return longer_ >= shorter_ ? longer_ : -shorter_; }
 
-  /// A drift that outputs of the learned distribution itself reach less often than once in 100,000 requests, where it
-  /// was learned from 4,096.
+  /// Outputs of the learned distribution itself exceed this drift less than once in 100,000 requests, if it was learned
+  /// from 4,096.
   static constexpr double drifts_at = 10;
 
   /// Ended requests that are remembered. O(1).
@@ -189,7 +189,7 @@ class length_distribution {
   }
 
   [[nodiscard]] static constexpr tokens within(tokens n) noexcept { return min(n, longest); }
-  /// The least length that one can have which has so many.
+  /// The least final length of a request with this many tokens.
   [[nodiscard]] static constexpr std::int64_t next(tokens generated) noexcept {
     return within(max(generated, tokens{}) + tokens{1}).count();
   }
@@ -213,7 +213,7 @@ class length_distribution {
   [[nodiscard]] std::span<const row> table(std::size_t g) const noexcept {
     return std::span<const row>{rows_.data() + g * bins, bins};
   }
-  /// The first whose largest score is not below it, or the last. Requires: there is one.
+  /// The first group with a largest score not below it, or the last. Requires: there is one.
   [[nodiscard]] std::size_t group_of(std::uint32_t key) const noexcept {
     return static_cast<std::size_t>(std::lower_bound(last_.begin(), last_.end() - 1, key) - last_.begin());
   }
@@ -223,10 +223,10 @@ class length_distribution {
   }
   [[nodiscard]] std::span<const row> table_for(float score) const noexcept { return table(table_of(score)); }
 
-  /// The life table, from counts. From the last bin to the first, so that all that come to a bin are known. Returns
+  /// Turns counts into a life table. From the last bin to the first, so that all that reach a bin are known. Returns
   /// E[X^2] / E[X]^2.
   static double summarize(std::span<row> t) noexcept {
-    double beyond = 0;  // that come to the next bin
+    double beyond = 0;  // requests that reach the next bin
     double left = 0;    // for these
     for (std::size_t b = bins; b-- != 0;) {
       row& r = t[b];
@@ -251,18 +251,18 @@ class length_distribution {
       squares += part * r.ended * (middle * middle + (width * width - 1) / 12);
       part *= 1 - r.ended;
     }
-    // Those who run through the last bin.
+    // Requests that run through the last bin.
     mean += part * static_cast<double>(longest.count());
     squares += part * static_cast<double>(longest.count()) * static_cast<double>(longest.count());
     return mean > 0 ? squares / (mean * mean) : 1;
   }
 
-  /// Of those who have come through a part of a bin, the part that ends in the rest, if `ends` do of all.
+  /// After part of a bin, the fraction that ends in the rest of it, if the fraction `ends` ends in the whole bin.
   [[nodiscard]] static double ends_after(double ends, double part) noexcept {
     const double left = 1 - ends * part;
     return left > 0 ? ends * (1 - part) / left : 1.0;
   }
-  /// The part of all that is not shorter than `x`.
+  /// The fraction of all that is not shorter than `x`.
   [[nodiscard]] static double reaches(std::span<const row> t, std::int64_t x) noexcept {
     const std::size_t b = bin_of(tokens{x});
     return t[b].censored * (1 - t[b].ended * static_cast<double>(x - first_of(b)) / width_of(b));

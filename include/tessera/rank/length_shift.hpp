@@ -13,25 +13,24 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// What is known of the length of a request.
+/// The known part of the length of a request.
 struct known_length {
-  tokens length{};          ///< All of it, or what there is so far.
+  tokens length{};          ///< The whole length, or the length so far.
   bool ended = true;        ///< Otherwise it is at least one token longer.
   bool newer = false;       ///< Which of the two halves it belongs to.
-  std::uint32_t group = 0;  ///< Only those of a group are compared with each other.
+  std::uint32_t group = 0;  ///< Only requests of one group are compared.
 };
 
 /// Whether lengths have shifted: the log-rank statistic of the newer requests against the older ones. Positive if the
-/// newer are longer, negative if they are shorter; standard normal if nothing has shifted. 0 if nothing can be said.
+/// newer are longer, negative if they are shorter; standard normal without a shift. 0 if there are too few data.
 ///
-/// Those that still run count for what they have, so that traffic that has just begun, of which the short requests have
-/// ended and the long ones run, is not taken for one that grows longer. Of any two traffics it sees best a difference
-/// in the rate at which outputs of the same age end. A plain series without any that run, such as prompts, may be
-/// given, too.
+/// Running requests count with their present length. So new traffic, in which the short requests have ended and the
+/// long ones run, is not mistaken for longer traffic. It is most sensitive to a difference in the rate at which outputs
+/// of the same age end. A plain series without running requests, such as prompts, is allowed as well.
 ///
-/// How far a request has come must say nothing of how long it will be. Where the ones that are expected to be short are
-/// served first, it does: while others queue, of the newer ones the short have ended and the long wait. So put those of
-/// whom much the same is expected into a `group`: what is found in each is added up (a stratified test).
+/// A request's progress must not depend on its length. It does if requests with short expectations are served first:
+/// while others queue, the newer short ones have ended and the long ones wait. So put requests with similar
+/// expectations into a `group`; the results of the groups are added up (a stratified test).
 ///
 /// Sorts `seen`. O(n log n), allocates nothing.
 /// Source: Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration" (1966).
@@ -39,9 +38,9 @@ struct known_length {
   std::sort(seen.begin(), seen.end(), [](const known_length& a, const known_length& b) {
     return a.group != b.group ? a.group < b.group : b.length < a.length;
   });
-  double left = 0;  // of the group, that are as long at least
+  double left = 0;  // requests of the group that are at least this long
   double newer_left = 0;
-  double fewer_ended = 0;  // of the newer, than expected
+  double fewer_ended = 0;  // newer requests that ended, against expectation
   double variance = 0;
   for (std::size_t first = 0, past = 0; first != seen.size(); first = past) {
     if (first == 0 || seen[first].group != seen[first - 1].group) left = newer_left = 0;
@@ -61,7 +60,7 @@ struct known_length {
   return variance > 0 ? fewer_ended / std::sqrt(variance) : 0;
 }
 
-/// A shift that traffic which stays as it is shows less often than once in a million looks.
+/// Unchanged traffic exceeds this less than once in a million looks.
 inline constexpr double surely_shifted = 5;
 
 }  // namespace rank

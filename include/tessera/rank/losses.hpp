@@ -13,8 +13,8 @@
 /// @file
 /// The three losses that PARS compares (section IV-A), each over a whole set of examples at once and with its gradient.
 ///
-/// Each is built from the examples' true lengths, and called with their scores: it returns the mean loss and writes
-/// d loss / d score. For training: allocates.
+/// Each is built from the examples' true lengths, and called with their scores: it returns the mean loss and writes d
+/// loss / d score. For training: allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
@@ -28,8 +28,8 @@ namespace rank {
 /// Pairwise margin ranking loss (PARS, section III-A): the mean over *all* informative pairs (A longer than B) of
 /// max(0, margin - (score A - score B)).
 ///
-/// Pairs are not sampled: examples enter a tree of scores in order of length, so that the sum over all O(n^2) pairs and
-/// its exact subgradient take O(n log n).
+/// Pairs are not sampled. Examples enter a tree of scores in order of length, so the sum over all O(n^2) pairs and its
+/// exact subgradient take O(n log n).
 class pairwise_loss {
  public:
   /// Requires `0 <= delta < 1` and `margin > 0` (asserted).
@@ -55,7 +55,7 @@ class pairwise_loss {
     }
   }
 
-  /// How many pairs pass the filter.
+  /// The number of pairs that pass the filter.
   [[nodiscard]] double pairs() const noexcept { return pairs_; }
 
   /// Mean loss; writes its gradient by the scores. O(n log n).
@@ -95,7 +95,7 @@ class pairwise_loss {
   };
 
   /// Ranks by score, and per example the ranks where score - margin and score + margin would stand. The comparison is
-  /// the same for both, so that the two passes agree on every pair: A violates with B if margin > A - B, in doubles.
+  /// the same for both, so that the two passes agree on every pair. A violates with B if margin > A - B, in doubles.
   void order_by_score(std::span<const float> scores) {
     const std::size_t n = scores.size();
     by_score_.resize(n);
@@ -151,8 +151,8 @@ class pairwise_loss {
   std::vector<node> tree_{};
 };
 
-/// Listwise ListMLE over one list of all examples: the negative log-likelihood, per example, of the true order (longest
-/// first; of equal ones the earlier) under the Plackett-Luce model of the scores. O(n).
+/// Listwise ListMLE over one list of all examples. The negative log-likelihood, per example, of the true order under
+/// the Plackett-Luce model of the scores. (The longest is first; among equal ones the earlier.) O(n).
 class listwise_loss {
  public:
   /// O(n log n). Allocates: training only.
@@ -182,8 +182,8 @@ class listwise_loss {
       log_sum_[k] = top + std::log(sum);
       total += log_sum_[k] - s;
     }
-    // d/ds of the k-th: the sum over i <= k of exp(s - log_sum_i), minus 1. log_sum_ only falls with k, so each new
-    // term is at least as large as those before it and the running sum is kept relative to the newest.
+    // d/ds of the k-th is the sum over i <= k of exp(s - log_sum_i), minus 1. With k, log_sum_ only falls, so each new
+    // term is at least as large as those before it. The running sum is kept relative to the newest.
     double running = 0;
     for (std::size_t k = 0; k != n; ++k) {
       if (k != 0) running *= std::exp(log_sum_[k] - log_sum_[k - 1]);

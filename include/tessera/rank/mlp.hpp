@@ -10,8 +10,8 @@
 /// @file
 /// A scorer with one hidden layer, for dense features and for hashed ones in few buckets.
 ///
-/// On hashed features the linear model ranks as well, is several times faster and needs a file a tenth as large: prefer
-/// that one for text.
+/// On hashed features the linear model ranks as well, is several times faster and needs a file a tenth as large. Prefer
+/// it for text.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {

@@ -41,19 +41,19 @@ enum class model_status : std::uint8_t {
   ok = 0,
   truncated,            ///< Shorter than its header says, or than a header.
   foreign,              ///< Not a model file.
-  unsupported_version,  ///< Of a version that this library does not know.
+  unsupported_version,  ///< A version that this library does not know.
   damaged,              ///< The checksum is wrong, or bytes follow the end.
-  inconsistent,         ///< Fields that no writer writes: sizes out of range or not fitting each other.
+  inconsistent,         ///< Fields that no writer writes: sizes out of range or inconsistent.
   not_finite,           ///< A parameter is infinite or not a number.
-  wrong_features,       ///< A good model, for other features.
-  wrong_kind,           ///< A good model, of the other kind.
+  wrong_features,       ///< A valid model, for other features.
+  wrong_kind,           ///< A valid model, of the other kind.
   no_room,              ///< The caller's memory is too small.
 };
 
 /// Whether it is `ok`.
 [[nodiscard]] constexpr bool ok(model_status s) noexcept { return s == model_status::ok; }
 
-/// A sentence's end, for messages: "cannot load the model: it is truncated".
+/// The end of a sentence, for messages: "cannot load the model: it is truncated".
 [[nodiscard]] constexpr const char* to_string(model_status s) noexcept {
   switch (s) {
     case model_status::ok: return "ok";
@@ -70,7 +70,7 @@ enum class model_status : std::uint8_t {
   return "?";
 }
 
-/// What a file holds.
+/// The content of a file.
 struct model_info {
   model_kind kind = model_kind::linear;  ///< Linear, or with a hidden layer.
   /// Identifies the kind and the parameters of the features: a model fits only features with the same number.
@@ -143,7 +143,7 @@ constexpr void put_floats(std::span<std::byte> out, std::size_t at, std::span<co
 
 }  // namespace detail
 
-/// Checks a whole file and says what it holds. O(file). `out` is set only on `ok`.
+/// Checks a whole file and describes its content. O(file). `out` is set only on `ok`.
 [[nodiscard]] constexpr model_status inspect_model(std::span<const std::byte> file, model_info& out) noexcept {
   const std::size_t magic = file.size() < 8 ? file.size() : 8;
   for (std::size_t i = 0; i != magic; ++i) {
@@ -228,8 +228,8 @@ namespace detail {
   return detail::model_header + 4 * m.weights().size();
 }
 
-/// Writes a model's file to `out`, [encoded_bytes(m)]. `no_room` if that is another size, `inconsistent` if the model
-/// is empty or too large to be loaded again. Values that are not finite are written, and refused by loading.
+/// Writes a model's file to `out`, [encoded_bytes(m)]. `no_room` if that is another size; `inconsistent` if the model
+/// is empty or too large to be loaded again. Values that are not finite are written, and rejected by loading.
 [[nodiscard]] constexpr model_status encode_model(const linear_model& m, std::uint64_t fingerprint,
                                                   std::span<std::byte> out) noexcept {
   if (m.dimension() == 0 || m.dimension() > detail::model_max_dimension) return model_status::inconsistent;

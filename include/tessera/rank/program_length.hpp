@@ -10,29 +10,30 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// What a request is expected to generate, and `weight` times what its program has been given before: an
-/// `order::output_predictor` with which `order::earliest_due` lets the calls of young programs go ahead of those of
-/// programs that have had much. Each token that was given puts a call off by `weight` times the order's pace, by the
-/// order's clock (`order::crowd_clock`), so that nobody is put off for ever. It is read when the order asks: when a
-/// call joins, and once per slice while it reasons, where `earliest_due` lets it count for some times (`revised`) the
-/// first answer.
+/// The expected output of a request, plus `weight` times the service that its program has received. An
+/// `order::output_predictor` with which `order::earliest_due` lets calls of young programs go before calls of programs
+/// with much service. Each token of service defers a call by `weight` times the order's pace, on the order's clock
+/// (`order::crowd_clock`). So no call is deferred for ever.
+/// It is read when a call joins, and once per slice while it reasons; then `earliest_due` bounds it to `revised` times
+/// the first answer.
 ///
-/// When to use: agents, where a cluster cannot carry all programs and some are to be served well. The new ones are, and
-/// the old ones pay: docs/results/due_first has what a weight buys. 0, and where a request has no program: `Expected`.
-/// Whoever ends a call adds what was generated for it to its program's `attained`: under `least_attained_service` the
-/// order does, under `earliest_due` the engine. Whole tokens count: a `weight` of 0.04 is nothing to 20 of them.
+/// When to use: agents, if a cluster cannot carry all programs and some are to be served well. New ones are, at the
+/// cost of old ones: docs/results/due_first shows the effect of a weight. 0, or a request without a program:
+/// `Expected`. The component that ends a call adds its generated tokens to its program's `attained`: the order under
+/// `least_attained_service`, the engine under `earliest_due`. Whole tokens count: a `weight` of 0.04 has no effect on
+/// 20 of them.
 ///
-/// O(1) beside `Expected`.
-/// Source: ours. The service that counts is Autellix's (arXiv 2502.13965), there in levels, here as a due time.
+/// O(1) in addition to `Expected`.
+/// Source: ours. The service is Autellix's (arXiv 2502.13965), there in levels, here as a due time.
 /// @tparam Expected an `order::output_predictor`. @tparam Program an `order::program_of_request`.
 template <class Expected = expected_length<>, class Program = order::program_member>
 struct program_length {
-  // Before the others: clang 16 writes what comes after an empty [[no_unique_address]] member elsewhere.
-  double weight = 0;                           ///< Of a token that its program has had. Not negative.
-  [[no_unique_address]] Expected expected{};   ///< Of a request alone.
-  [[no_unique_address]] Program program_of{};  ///< Says to which program a request belongs.
+  // Before the members below: clang 16 misplaces what follows an empty [[no_unique_address]] member.
+  double weight = 0;                           ///< Weight per token that its program has received. Not negative.
+  [[no_unique_address]] Expected expected{};   ///< The predictor for a request alone.
+  [[no_unique_address]] Program program_of{};  ///< Maps a request to its program.
 
-  /// Reads what the request's program has been given.
+  /// Reads the service of the request's program.
   template <schedulable R>
   [[nodiscard]] tokens operator()(const R& r) const noexcept {
     static_assert(order::output_predictor<Expected, R>,
@@ -47,10 +48,10 @@ struct program_length {
     const order::program_service* const p = program_of(r);
     if (p == nullptr) return own;
     const double put_off = weight * static_cast<double>(p->attained.count());
-    constexpr double most = 1e15;  // as good as for ever, and nothing overflows
+    constexpr double most = 1e15;  // in effect for ever, without overflow
     return put_off > 0 ? own + tokens{static_cast<std::int64_t>(put_off < most ? put_off : most)} : own;
   }
-  /// That of the request alone.
+  /// The bias of the request alone.
   template <schedulable R>
     requires order::biased_predictor<Expected, R>
   [[nodiscard]] double length_bias(const R& r) const noexcept {

@@ -20,34 +20,36 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// Kinds of requests that differ in their prompts, told apart by the outputs of the last so many that ended: short
-/// questions and long documents, say. What is expected of a request is the mean output of its class.
+/// Kinds of requests that differ in their prompts, such as short questions and long documents. They are told apart by
+/// the outputs of the last `window` requests that ended. The expectation for a request is the mean output of its class.
 ///
-/// A class is split in two by the length of the prompt where the longer prompts have outputs at least `longer` times as
-/// long in the mean, by more than `surely` standard errors, each part with `least` requests or more; of all such places
-/// where the difference is the surest. Then each part likewise. (The standard error is that of two parts as they are
-/// or, if that is more, of two that are alike: a few long outputs among many short ones may all be in one by chance,
-/// and the other would be taken for sure.) So prompts that say nothing, or little, make one class, of which the mean is
-/// expected, as without any of this. Nor is a longer prompt ever expected to have a shorter output: it is there to be
-/// computed all the same, and who expects less of it would let it go first.
+/// A class is split in two by prompt length under three conditions. The mean output of the longer prompts is at least
+/// `longer` times that of the shorter ones. The difference of the two means is more than `surely` standard errors. Each
+/// part has at least `least` requests. Among all such places the one with the surest difference is taken, and each part
+/// is split likewise.
+/// (The standard error is that of the two parts as they are or, if larger, of two equal ones. A few long outputs among
+/// many short ones may all be in one part by chance, and the other would then seem certain.)
+/// So prompts with little or no information make one class, with the plain mean as its expectation. A longer prompt
+/// never has a shorter expected output: it must be computed all the same, and a smaller expectation would let it go
+/// first.
 ///
-/// When to use: no scores, and traffic of several kinds that share the instances. Where scores are to be had they know
-/// more (`length_calibrator`).
+/// When to use: no scores, and traffic of several kinds on the same instances. If there are scores, they carry more
+/// information (`length_calibrator`).
 ///
-/// 16 bytes for each of the window, and 64 for each group that may end a class. Allocates nothing. The same on any
+/// 16 bytes for each pair in the window, and 64 for each group that may end a class. Allocates nothing. The same on any
 /// machine that rounds as IEEE 754 says.
-/// Source: ours. A regression tree (Breiman, Friedman, Olshen and Stone 1984) over one variable, that may only rise.
+/// Source: ours. A regression tree (Breiman, Friedman, Olshen and Stone 1984) over one variable, which may only rise.
 class prompt_classes {
  public:
   static constexpr double surely = 4;               ///< Standard errors of the difference.
-  static constexpr double longer = 3;               ///< Times as long, in the mean.
+  static constexpr double longer = 3;               ///< Ratio of the means.
   static constexpr std::size_t least = 32;          ///< Requests in a class.
-  static constexpr std::size_t most_groups = 1024;  ///< `fit` goes as deep.
+  static constexpr std::size_t most_groups = 1024;  ///< Largest number of groups: bounds the depth of `fit`.
 
-  /// What there must be room for; fixed at construction.
+  /// Capacities; fixed at construction.
   struct limits {
     std::size_t window = 4096;  ///< Pairs remembered. At least 1, below 2^31.
-    std::size_t groups = 64;    ///< Prompts are looked at in so many groups of the same size. 1 to `most_groups`.
+    std::size_t groups = 64;    ///< Prompts are compared in this many groups of the same size. 1 to `most_groups`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -67,8 +69,8 @@ class prompt_classes {
   prompt_classes(const prompt_classes&) = delete;
   prompt_classes& operator=(const prompt_classes&) = delete;
 
-  /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. More than
-  /// 2^32 - 1 tokens count as so many. Changes no answer before the next `fit`. Requires `output >= 0` (asserted).
+  /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. Larger
+  /// outputs count as 2^32 - 1 tokens. Changes no answer before the next `fit`. Requires `output >= 0` (asserted).
   /// O(1).
   void observe(tokens prompt, tokens output) noexcept { window_.observe(score_of(prompt), output); }
 
@@ -104,7 +106,7 @@ class prompt_classes {
   [[nodiscard]] std::size_t size() const noexcept { return window_.all().size(); }
 
  private:
-  /// Outputs of requests whose prompts follow each other.
+  /// Outputs of requests with adjacent prompt lengths.
   struct sample {
     double sum = 0;
     double squares = 0;
@@ -124,7 +126,7 @@ class prompt_classes {
       last = above.last;
     }
     [[nodiscard]] double mean() const noexcept { return sum / count; }
-    /// Of two and more.
+    /// For two or more.
     [[nodiscard]] double variance() const noexcept { return std::max(squares - sum * sum / count, 0.0) / (count - 1); }
   };
 
@@ -133,7 +135,7 @@ class prompt_classes {
     TESSERA_ASSERT(l.groups >= 1 && l.groups <= most_groups, "1 to 1024 groups");
   }
 
-  /// As floats prompts are exact up to 2^24 tokens, and ordered beyond.
+  /// As floats, prompts are exact up to 2^24 tokens, and ordered beyond.
   [[nodiscard]] static float score_of(tokens prompt) noexcept { return static_cast<float>(prompt.count()); }
 
   [[nodiscard]] sample all_of(std::size_t first, std::size_t past) const noexcept {
@@ -142,7 +144,7 @@ class prompt_classes {
     return all;
   }
 
-  /// Makes classes of these groups, whose means lie in between: the classes on both sides have theirs there.
+  /// Makes classes of these groups, with means in between: the classes on both sides have theirs there.
   void split(std::size_t first, std::size_t past, double above, double below) noexcept {
     if (first == past) return;
     const sample all = all_of(first, past);

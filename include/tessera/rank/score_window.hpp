@@ -15,23 +15,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// The scores and output lengths of the last so many requests that ended, and their groups by score: of as even sizes
-/// as equal scores allow. Only the order of the scores counts. What learns lengths from scores is built on it.
+/// The scores and output lengths of the last `window` requests that ended, and their groups by score, as even in size
+/// as equal scores allow. Only the order of the scores counts. The learners of lengths from scores are built on it.
 ///
-/// 16 bytes for each of the window. Allocates nothing.
+/// 16 bytes for each pair in the window. Allocates nothing.
 class score_window {
  public:
   /// A score's key (smaller scores have smaller keys) in the upper half, the length in the lower.
   using pair = std::uint64_t;
 
-  /// What `key` makes of NaN, and of nothing else.
+  /// The key of NaN, and of nothing else.
   static constexpr std::uint32_t not_a_score = 0xFFFF'FFFFU;
-  /// Longer outputs count as so long.
+  /// Longer outputs count as this long.
   static constexpr tokens longest{std::numeric_limits<std::uint32_t>::max()};
 
-  /// A number that is ordered as the score.
+  /// A number with the order of the scores.
   [[nodiscard]] static std::uint32_t key(float score) noexcept { return gpu::ordered_bits(score); }
-  /// The score's of a pair.
+  /// The score's key in a pair.
   [[nodiscard]] static constexpr std::uint32_t key_of(pair p) noexcept { return static_cast<std::uint32_t>(p >> 32U); }
   /// The length of a pair.
   [[nodiscard]] static constexpr tokens length_of(pair p) noexcept {
@@ -47,8 +47,8 @@ class score_window {
     TESSERA_ASSERT(window >= 1 && window < (std::size_t{1} << 31U), "a window of 1 to 2^31 - 1 pairs");
   }
 
-  /// A request with this score has ended after `output` tokens; the oldest goes if the window is full. Requires
-  /// `output >= 0` (asserted). O(1).
+  /// A request with this score has ended after `output` tokens; the oldest goes if the window is full. Requires `output
+  /// >= 0` (asserted). O(1).
   void observe(float score, tokens output) noexcept {
     TESSERA_ASSERT(output >= tokens{}, "a length is not negative");
     const pair p = pair{key(score)} << 32U | static_cast<pair>(min(output, longest).count());
@@ -60,13 +60,12 @@ class score_window {
     oldest_ = oldest_ + 1 == all_.size() ? 0 : oldest_ + 1;
   }
 
-  /// All that is remembered, with and without a score, in no order.
+  /// All pairs in the window, with and without a score, in no order.
   [[nodiscard]] std::span<const pair> all() const noexcept { return {all_.data(), all_.size()}; }
 
-  /// Calls `f(group, equal)` for each score there is, from the smallest, with the pairs that have it and its group: the
-  /// pair at place p of n belongs to group p groups / n, and equal scores go all where the middle one of them belongs.
-  /// Some of the groups, which are counted from 0, may have none. Requires `groups >= 1` (asserted).
-  /// O(window log window).
+  /// Calls `f(group, equal)` for each score, from the smallest, with its pairs and its group. The pair at place p of n
+  /// belongs to group p groups / n; equal scores all go to the group of the middle one. Groups are counted from 0; some
+  /// may be empty. Requires `groups >= 1` (asserted). O(window log window).
   template <class F>
   void each_score(std::size_t groups, F&& f) noexcept {
     TESSERA_ASSERT(groups >= 1, "at least one group");

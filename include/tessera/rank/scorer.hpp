@@ -5,7 +5,7 @@
 #include <tessera/rank/linear.hpp>
 
 /// @file
-/// Features and a model in one: what an engine calls once a prompt, before `submit`.
+/// Features and a model in one: an engine calls it once per prompt, before `submit`.
 ///
 ///     tessera::rank::prompt_scorer score{tessera::rank::hashed_features{}, model};
 ///     request.score = score(prompt);
@@ -13,19 +13,19 @@
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// Scores inputs; higher means a longer expected output, so that ranked order, which serves the smallest score first,
+/// Scores inputs; higher means a longer expected output. So `ranked` order, which serves the smallest score first,
 /// serves the shortest expected job first (PARS, section III-B).
 ///
 /// Features go straight into the model: none is stored, nothing is allocated. A value of a few words.
 template <prompt_features Features = hashed_features, ranking_model Model = linear_model>
 class prompt_scorer {
  public:
-  using input_type = typename Features::input_type;  ///< What is read: one per example.
-  using features_type = Features;                    ///< How a prompt is read.
-  using model_type = Model;                          ///< What scores it.
+  using input_type = typename Features::input_type;  ///< The input: one per example.
+  using features_type = Features;                    ///< The feature extractor.
+  using model_type = Model;                          ///< The model.
 
-  /// Requires `features.dimension() <= model.dimension()` (asserted). A model that was loaded from a file for other
-  /// features is refused by `load_model`.
+  /// Requires `features.dimension() <= model.dimension()` (asserted). `load_model` rejects a model from a file for
+  /// other features.
   constexpr prompt_scorer(Features features, Model model) noexcept : features_{features}, model_{model} {
     TESSERA_ASSERT(features.dimension() <= model.dimension(), "the model is too small for these features");
   }
@@ -37,9 +37,9 @@ class prompt_scorer {
     return sum.result();
   }
 
-  /// How a prompt is read.
+  /// The feature extractor.
   [[nodiscard]] constexpr const Features& features() const noexcept { return features_; }
-  /// What scores it.
+  /// The model.
   [[nodiscard]] constexpr const Model& model() const noexcept { return model_; }
 
  private:

@@ -18,13 +18,13 @@
 #include <vector>
 
 /// @file
-/// Training of linear models: a convex loss and an L2 penalty, minimised over all examples at once by L-BFGS; the
-/// strength of the penalty is chosen on a validation split. Deterministic for a seed. For training: allocates.
+/// Training of linear models: a convex loss and an L2 penalty, minimised over all examples at once by L-BFGS. The
+/// penalty is chosen on a validation split. Deterministic for a seed. For training: allocates.
 
 TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
-/// What to learn from (PARS, section IV-A).
+/// The objective of training (PARS, section IV-A).
 enum class objective : std::uint8_t {
   pairwise,   ///< Margin ranking loss over pairs that pass the delta filter. PARS's own, and the default.
   pointwise,  ///< L1 regression on the length; scores are then predicted tokens.
@@ -34,20 +34,21 @@ enum class objective : std::uint8_t {
 /// A step of the learning curve.
 struct curve_point {
   std::size_t iteration = 0;  ///< Iterations so far with this penalty, or epochs.
-  double penalty = 0;         ///< What was tried (linear), or 0.
+  double penalty = 0;         ///< The penalty that was tried (linear), or 0.
   double loss = 0;            ///< Mean training loss.
   double validation_tau = 0;  ///< tau-b on the validation split; NaN when there is none.
   bool refit = false;         ///< The last run, on all examples.
 };
 
-/// How a ranking is learnt.
+/// Options of training.
 struct train_options {
   objective goal = objective::pairwise;  ///< Pairwise (PARS), listwise or pointwise.
-  double delta = 0.2;  ///< Pairs whose lengths differ relatively by less are left out. 0: all pairs of unequal lengths.
-  double margin = 1.0;     ///< How far apart the scores of a pair should be; pairwise only.
-  std::uint64_t seed = 1;  ///< Of the split into folds.
+  double delta = 0.2;   ///< Pairs with a smaller relative difference of lengths are left out. 0: all pairs of unequal
+                        ///< lengths.
+  double margin = 1.0;  ///< How far apart the scores of a pair should be; pairwise only.
+  std::uint64_t seed = 1;  ///< For the split into folds.
   std::size_t validation_folds =
-      5;  ///< One fold of so many is held out to choose the penalty, then joins the training.
+      5;  ///< One fold of this many is held out to choose the penalty, then joins the training.
   /// L2 penalties to try, strongest first, each starting from the one before; the search stops early when tau-b has
   /// fallen twice in a row. As multiples of 1 / examples. One entry: no validation, no split.
   std::vector<double> penalties{16, 4, 2, 1, 0.5, 0.25, 0.125};
@@ -56,7 +57,7 @@ struct train_options {
   std::function<void(const curve_point&)> progress{};  ///< Called after every iteration.
 };
 
-/// A trained linear model and how it came about.
+/// A trained linear model and its history.
 struct linear_training {
   std::vector<float> weights;  ///< [dimension]
   float bias = 0;              ///< Added to every score.
@@ -74,7 +75,7 @@ namespace detail {
 /// Any of the three losses.
 class any_loss {
  public:
-  /// `unit` is what scores mean to the pointwise loss.
+  /// `unit` converts scores for the pointwise loss.
   any_loss(const train_options& o, std::span<const float> lengths, length_unit unit) : loss_{make(o, lengths, unit)} {}
 
   double operator()(std::span<const float> scores, std::span<double> gradient) {
@@ -96,7 +97,7 @@ class any_loss {
   variant loss_;
 };
 
-/// How a trained score becomes a model's: only the pointwise loss speaks of tokens.
+/// Conversion of a trained score to a model's: only the pointwise loss uses tokens.
 [[nodiscard]] inline length_unit unit_for(const train_options& o, std::span<const float> lengths) {
   return o.goal == objective::pointwise ? length_unit::of(lengths) : length_unit{};
 }
@@ -164,7 +165,7 @@ class lbfgs {
       if (!(slope < 0)) return;
       double step = history_.empty() ? 1.0 / std::max(1e-12, std::sqrt(dot(gradient_, gradient_))) : 1.0;
       double low = 0;
-      double high = 0;  // 0: not known yet
+      double high = 0;  // 0: still unknown
       double next_value = 0;
       bool found = false;
       for (int trial = 0; trial != 20; ++trial) {
@@ -173,7 +174,7 @@ class lbfgs {
         if (!(next_value <= value + 1e-4 * step * slope)) {
           high = step;
         } else if (dot(next_gradient_, direction_) < 0.9 * slope) {
-          found = true;  // good enough to fall back on
+          found = true;  // good enough as a fallback
           low = step;
         } else {
           found = true;
@@ -188,7 +189,7 @@ class lbfgs {
         }
       }
       if (!(next_value <= value)) {
-        if (low == 0) return;  // no descent to be had: the minimum, as far as floats can tell
+        if (low == 0) return;  // no descent left: the minimum, up to the precision of floats
         for (std::size_t i = 0; i != w.size(); ++i) next_[i] = w[i] + static_cast<float>(low) * direction_[i];
         next_value = f(next_, next_gradient_);
       }
@@ -318,7 +319,7 @@ template <ranking_model M>
       detail::unfold(x, w, unit, data.dimension(), trial);
       const double tau = evaluate(trial.model(), data, split.held_out).tau;
       note(curve_point{iterations, penalty, problem.last_loss, tau, false});
-      if (std::isnan(tau)) continue;  // too few are held out to say: the strongest stays
+      if (std::isnan(tau)) continue;  // too few are held out: the strongest stays
       if (std::isnan(out.validation_tau) || tau > out.validation_tau) {
         out.validation_tau = tau;
         out.penalty = penalty;

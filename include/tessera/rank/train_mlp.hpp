@@ -25,16 +25,16 @@ struct mlp_options {
   std::size_t batch = 256;      ///< Examples per step; every informative pair among them counts.
   std::size_t epochs = 30;      ///< At most.
   std::size_t patience = 4;     ///< Epochs without a better validation tau-b before the search stops.
-  double learning_rate = 0.02;  ///< Of AdaGrad.
+  double learning_rate = 0.02;  ///< The learning rate of AdaGrad.
   double decay = 1e-3;          ///< L2 penalty on the rows of the input layer that a batch touches.
 };
 
-/// A trained model and how it came about. After the search for the number of epochs it is trained anew on all examples.
+/// A trained model and its history. After the search for the number of epochs it is trained anew on all examples.
 struct mlp_training {
   std::vector<float> weights;  ///< mlp_model::parameters(dimension, hidden)
   std::size_t dimension = 0;   ///< Number of features.
   std::size_t hidden = 0;      ///< Hidden units.
-  std::size_t epochs = 0;      ///< How many were found to be best.
+  std::size_t epochs = 0;      ///< The best number of epochs.
   /// tau-b on the held-out fold; NaN when there was none.
   double validation_tau = std::numeric_limits<double>::quiet_NaN();
   std::vector<curve_point> curve;  ///< One point per epoch.
