@@ -82,8 +82,8 @@ struct pascal_arrival {
 };
 
 /// Algorithm 2, for a request that begins to answer. Among the instances on which all answers meet their SLO, the one
-/// with the fewest reasoning requests (r_i). If there is none, the one with the smallest r_i + a_i among all. A_i are
-/// the answering requests that have not used up their first quantum.
+/// with the fewest reasoning requests (r_i). If there is none, the one with the smallest r_i + a_i among all. Here a_i
+/// counts the answering requests that have not used up their first quantum.
 struct pascal_phase_change {
   /// It reads the numbers of reasoning and of answering requests. Counting them costs the caller O(requests).
   static constexpr bool reads_phases = true;
