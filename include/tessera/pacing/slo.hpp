@@ -4,8 +4,8 @@
 #include <tessera/pacing/token_pacer.hpp>
 
 /// @file
-/// Whether an answering request keeps its promise to the reader: one term of PASCAL's t_i (section IV-B). T_i is true
-/// for an instance as long as this holds for every answering request there.
+/// Whether an answering request keeps its promise to the reader: one term of PASCAL's t_i (section IV-B). An instance's
+/// t_i is true as long as this holds for every answering request there.
 
 TESSERA_NAMESPACE_BEGIN
 
