@@ -12,11 +12,11 @@
 /// Names for full KV blocks: one hash per block of tokens, chained. So equal hashes mean, with overwhelming
 /// probability, equal tokens from the very start of the sequence.
 ///
-/// The hash is fast and well mixed, not cryptographic. N distinct blocks collide with probability about n^2 / 2^65, or,
-/// with 128 bits (`hash128`), n^2 / 2^129. An attacker that knows the seed can construct collisions. `prefix_cache`
-/// trusts the hashes that it is given. Give every tenant, and every adapter or other input that changes the KV, a seed
-/// of its own; keep it secret if prompts are hostile. Then nothing is shared between tenants. `hash_seed` makes a seed
-/// from a client's salt.
+/// The hash is fast and well mixed, not cryptographic. Among n distinct blocks two collide with probability about n^2 /
+/// 2^65, or, with 128 bits (`hash128`), n^2 / 2^129. An attacker that knows the seed can construct collisions.
+/// `prefix_cache` trusts the hashes that it is given. Give every tenant, and every adapter or other input that changes
+/// the KV, a seed of its own; keep it secret if prompts are hostile. Then nothing is shared between tenants.
+/// `hash_seed` makes a seed from a client's salt.
 
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
