@@ -12,17 +12,17 @@
 #include <string_view>
 
 /// @file
-/// Errors of the simulator and its tools. The simulator is a tool, not the hot path: a bad file or a bad argument is
-/// an exception that says where it is wrong and what was expected.
+/// Errors of the simulator and its tools. The simulator is a tool, not the hot path: a bad file or a bad argument is an
+/// exception that names the place and what was expected.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What a tool returns to the shell after an `error`.
+/// The exit status of a tool after an `error`.
 inline constexpr int exit_bad_input = 2;
 
-/// Base of everything that the simulator throws on purpose. `what()` is one line, fit to be shown as it is.
+/// Base of everything that the simulator throws on purpose. `what()` is one line that can be shown unchanged.
 class error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -40,11 +40,11 @@ class output_error : public error {
   using error::error;
 };
 
-/// Text from a file made fit for a one-line message: at most `longest` bytes of it, in single quotes, everything but
-/// printable ASCII as `\n`, `\r`, `\t` or `\xHH`, and `...` after the closing quote when something was left out.
+/// Text from a file for a one-line message: at most `longest` bytes of it, in single quotes. Everything except
+/// printable ASCII becomes `\n`, `\r`, `\t` or `\xHH`. `...` follows the closing quote if something was left out.
 [[nodiscard]] std::string shown(std::string_view text, std::size_t longest = 40);
 
-/// Where in a file something is: lines and columns count from 1, columns in bytes. Line 0: the file as a whole.
+/// A place in a file: lines and columns count from 1, columns in bytes. Line 0: the file as a whole.
 struct file_position {
   std::uint64_t line = 0;    ///< From 1; 0 if unknown.
   std::uint64_t column = 0;  ///< From 1; 0 if unknown.
@@ -54,16 +54,16 @@ struct file_position {
 /// not be read at all.
 class input_error : public error {
  public:
-  /// @param expected what should have been there, and, where it helps, how to mend it.
-  /// @param found what was there instead, as it is to be shown (see `shown`).
+  /// @param expected the expected content and, where it helps, how to correct it.
+  /// @param found the actual content, as it is to be shown (see `shown`).
   input_error(std::string_view file, file_position at, std::string_view expected, std::string_view found)
       : error{message(file, at, expected, found)}, file_{file}, expected_{expected}, found_{found}, at_{at} {}
 
-  /// Which file.
+  /// The file.
   [[nodiscard]] const std::string& file() const noexcept { return file_; }
-  /// What should have been there.
+  /// The expected content.
   [[nodiscard]] const std::string& expected() const noexcept { return expected_; }
-  /// What was there.
+  /// The actual content.
   [[nodiscard]] const std::string& found() const noexcept { return found_; }
   /// From 1; 0 if unknown.
   [[nodiscard]] std::uint64_t line() const noexcept { return at_.line; }

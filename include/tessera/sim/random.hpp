@@ -12,10 +12,10 @@
 #include <span>
 
 /// @file
-/// Random numbers that are the same on every machine. The standard's distributions leave their algorithm to the
-/// library, and libraries' `log` and `exp` differ in the last bit; so both are done here, with operations that IEEE 754
-/// rounds exactly: + - * /, `sqrt` and `fma`. A product that feeds a sum is always an explicit `fma`, and a sampler's
-/// last operation is never a bare product, so that no compiler can choose to fuse or not.
+/// Random numbers that are the same on every machine. The standard leaves the algorithms of its distributions to the
+/// library, and libraries' `log` and `exp` differ in the last bit. So both are done here, with operations that IEEE 754
+/// rounds exactly: + - * /, `sqrt` and `fma`. A product that feeds a sum is always an explicit `fma`. A sampler's last
+/// operation is never a bare product. So no compiler can choose to fuse or not.
 
 TESSERA_NAMESPACE_BEGIN
 

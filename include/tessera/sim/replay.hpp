@@ -6,7 +6,7 @@
 #include <vector>
 
 /// @file
-/// The whole tool `replay`, with policies of one's own as rows beside the published ones:
+/// The whole tool `replay`, with your own policies as rows beside the published ones:
 ///
 ///     int main(int argc, char** argv) {
 ///       auto policies = tessera::sim::published_policies();  // <tessera/sim/policies/policies.hpp>
@@ -14,15 +14,15 @@
 ///       return tessera::sim::run_replay(argc, argv, policies);
 ///     }
 ///
-/// It is not in the headers: link `tessera::replay`, from `find_package(tessera CONFIG REQUIRED COMPONENTS replay)`.
-/// That is an archive, as are the published policies, so a policy of one's own is compiled alone.
+/// It is not in the headers: link `tessera::replay`, from `find_package(tessera CONFIG REQUIRED COMPONENTS replay)`. It
+/// is an archive, as are the published policies, so your policy is compiled alone.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// The whole program: `replay --help` has its options. @param policies what `--policy` may name.
-/// @return 0; 2 after one line on standard error that says what to mend; 128 and the number of the signal that ended
-/// it.
+/// The whole program: `replay --help` has its options. @param policies the names that `--policy` accepts.
+/// @return 0; or 2 after one line on standard error that says what to correct. Or 128 and the number of the signal that
+/// ended it.
 [[nodiscard]] int run_replay(int argc, char** argv, const std::vector<policy>& policies);
 
 }  // namespace sim

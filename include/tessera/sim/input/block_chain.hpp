@@ -12,36 +12,35 @@
 #include <vector>
 
 /// @file
-/// What requests share, where there is no text: sequences of runs of tokens that are known by numbers, and the hashes
-/// of their blocks.
+/// Shared prefixes of requests without text: sequences of numbered runs of tokens, and the hashes of their blocks.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A run of tokens that is known by a number. Two runs of one number hold the same tokens, as far as both go, if what
-/// comes before them is the same.
+/// A numbered run of tokens. Two runs with one number hold the same tokens, as far as both go, if everything before
+/// them is equal.
 struct text_run {
-  std::uint64_t id = 0;     ///< Any number below 2^63; those from there on are the simulator's own.
-  std::int64_t tokens = 0;  ///< How long it is.
+  std::uint64_t id = 0;     ///< Any number below 2^63; the simulator uses the others.
+  std::int64_t tokens = 0;  ///< Its length.
 
   /// The same number and length.
   friend bool operator==(const text_run&, const text_run&) = default;
 };
 
 /// The chained hashes of a sequence's full blocks, as `kv::prefix_cache` takes them, while the sequence grows run by
-/// run. Two chains have the same hash at block k if all tokens up to the end of that block are the same: the blocks of
-/// an instance and the runs need not be of one size, nor their ends coincide.
+/// run. Two chains have the same hash at block k if all tokens up to the end of that block are equal. The blocks of an
+/// instance and the runs need not have one size, nor coincide in their ends.
 class block_chain {
  public:
-  /// Of no tokens. @param block_size tokens per block, at least 1. @param most so many blocks have a hash: where none
-  /// beyond can be stored, a sequence of any length costs no more.
+  /// An empty chain. @param block_size tokens per block, at least 1. @param most number of blocks that get a hash. If
+  /// no more can be stored, a sequence of any length costs no more.
   explicit block_chain(std::int64_t block_size, std::size_t most = std::numeric_limits<std::size_t>::max())
       : block_size_{block_size}, most_{most} {
     TESSERA_ASSERT(block_size > 0, "a block has tokens");
   }
 
-  /// The sequence goes on with this run. O(blocks of it).
+  /// Appends a run to the sequence. O(blocks of it).
   void append(const text_run& run) {
     for (std::int64_t at = 0; at < run.tokens;) {
       if (hashes_.size() == most_) {
@@ -61,19 +60,19 @@ class block_chain {
     }
   }
 
-  /// Tokens.
+  /// Length in tokens.
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
-  /// One hash for each full block, of the first `most`.
+  /// One hash for each full block, for the first `most`.
   [[nodiscard]] const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
 
-  /// A place in the sequence, to come back to.
+  /// A place in the sequence, to return to.
   struct mark {
     std::int64_t length = 0;  ///< Tokens before it.
-    std::uint64_t state = 0;  ///< What their hash has come to.
+    std::uint64_t state = 0;  ///< The state of their hash.
   };
-  /// Its end as it is now.
+  /// The present end.
   [[nodiscard]] mark here() const noexcept { return {length_, state_}; }
-  /// Forgets what was appended since.
+  /// Removes what was appended since.
   void cut(const mark& m) {
     TESSERA_ASSERT(m.length <= length_, "it has been that long");
     hashes_.resize(std::min(hashes_.size(), static_cast<std::size_t>(m.length / block_size_)));

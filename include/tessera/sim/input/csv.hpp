@@ -14,17 +14,17 @@
 #include <vector>
 
 /// @file
-/// Comma-separated numbers with a header, read row by row. No quotes: what is read this way are measurements.
+/// Comma-separated numbers with a header, read row by row. No quotes: this is for files of measurements.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// Reads a file of one header and rows of as many fields. Columns may come in any order, and others beside those that
-/// are asked for. Every message names the file, the line and the column.
+/// Reads a file of one header and rows of as many fields. Columns may be in any order, and further ones are allowed.
+/// Every message names the file, the line and the column.
 class csv_reader {
  public:
-  /// Reads the header. @param name what messages call the file; it and `text` must outlive this.
+  /// Reads the header. @param name the file's name in messages; it and `text` must outlive this.
   /// @throws input_error no plain text, a column that comes twice
   csv_reader(std::string_view text, std::string_view name) : text_{without_mark(text)}, name_{name} {
     require_plain_text(text_, name, "a header and rows");
@@ -42,7 +42,7 @@ class csv_reader {
   /// Whether the header has a column of that name.
   [[nodiscard]] bool has(std::string_view column) const noexcept { return find(column) != header_.size(); }
 
-  /// The place of a column that must be there. @throws input_error that names those that are known.
+  /// The place of a required column. @throws input_error that names the known ones.
   [[nodiscard]] std::size_t column(std::string_view name, std::string_view known) const {
     const std::size_t i = find(name);
     if (i == header_.size()) {
@@ -98,16 +98,16 @@ class csv_reader {
     return value;
   }
 
-  /// Refuses a field of this row.
+  /// Rejects a field of this row.
   [[noreturn]] void fail(std::size_t column, std::string_view expected, std::string_view found) const {
     fail_at(fields_[column].at, expected, found);
   }
 
-  /// Of the row that was read last; the header's is 1.
+  /// The line of the latest row; the header's is 1.
   [[nodiscard]] std::uint64_t line() const noexcept { return line_; }
   /// Where a field of this row is.
   [[nodiscard]] file_position position(std::size_t column) const noexcept { return {line_, fields_[column].at}; }
-  /// What messages call the file.
+  /// The file's name in messages.
   [[nodiscard]] std::string_view name() const noexcept { return name_; }
 
  private:

@@ -10,24 +10,25 @@
 #include <string_view>
 
 /// @file
-/// Reading a text file whole, and refusing what is no plain text. Shared by the readers of traces and profiles.
+/// Reads a text file as a whole, and rejects files that are not plain text. Shared by the readers of traces and
+/// profiles.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// Longest file that the readers take, in bytes.
+/// Longest file that the readers accept, in bytes.
 inline constexpr std::size_t max_input_bytes = std::size_t{1} << 32;
-/// Longest line that the readers take, in bytes without its newline.
+/// Longest line that the readers accept, in bytes without its newline.
 inline constexpr std::size_t max_line_bytes = 65536;
 
-/// Line and column of the byte `offset` of `text`, with lines as `take_line` takes them. O(offset).
+/// Line and column of the byte `offset` of `text`, with lines as in `take_line`. O(offset).
 [[nodiscard]] file_position position_of(std::string_view text, std::size_t offset) noexcept;
 
-/// What a gzip file begins with.
+/// The first bytes of a gzip file.
 inline constexpr std::string_view gzip_magic = "\x1f\x8b";
 
-/// The content of the file `path`, read from its start to its end (so a pipe will do).
+/// The content of the file `path`, read from its start to its end (so a pipe is allowed).
 /// @throws input_error the file is missing, cannot be read, or is longer than `max_input_bytes`.
 [[nodiscard]] std::string read_file(const std::string& path);
 
@@ -37,8 +38,8 @@ inline constexpr std::string_view gzip_magic = "\x1f\x8b";
   return text.substr(0, mark.size()) == mark ? text.substr(mark.size()) : text;
 }
 
-/// The line of `text` that begins at `at`, without what ends it: a newline, a carriage return, or both; the last one
-/// may end without. `at` goes on to the next line, or to the end of the text. O(line).
+/// The line of `text` that begins at `at`, without its end: a newline, a carriage return, or both; the last line may
+/// have no end. `at` moves to the next line, or to the end of the text. O(line).
 [[nodiscard]] constexpr std::string_view take_line(std::string_view text, std::size_t& at) noexcept {
   std::size_t end = at;
   while (end != text.size() && text[end] != '\n' && text[end] != '\r') ++end;
@@ -48,8 +49,8 @@ inline constexpr std::string_view gzip_magic = "\x1f\x8b";
   return line;
 }
 
-/// Refuses what is not plain text: nothing at all, a packed or binary file that is known by its first bytes, UTF-16, a
-/// NUL byte, a line longer than `longest` bytes. O(size of the text).
+/// Rejects text that is not plain: an empty one, a packed or binary file with known first bytes, UTF-16, a NUL byte, a
+/// line longer than `longest` bytes. O(size of the text).
 /// @param text without a byte order mark. @throws input_error at the first such place.
 void require_plain_text(std::string_view text, std::string_view name, std::string_view what,
                         std::size_t longest = max_line_bytes);

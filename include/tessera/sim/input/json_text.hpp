@@ -13,19 +13,20 @@
 #include <vector>
 
 /// @file
-/// JSON as text: what is written, and where things are in what is read, for messages: the parser does not say.
+/// JSON as text: the output, and the places of values in the input for messages, which the parser does not give.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A document as a file: indented, with a newline at its end. What is no UTF-8, as a path may be, becomes U+FFFD.
+/// A document as a file: indented, with a newline at its end. Bytes that are not UTF-8, as a path may have, become
+/// U+FFFD.
 [[nodiscard]] std::string json_page(const nlohmann::ordered_json& document);
 
 namespace detail {
 
-/// Takes every JSON event, keeps nothing but where the text stops being JSON. What is nested too deep is refused like
-/// what is none: who writes such a value again goes down into it call by call.
+/// Accepts every JSON event, and keeps only the place where the text stops being JSON. Values nested too deeply are
+/// rejected as well: writing such a value recurses once per level.
 class json_checker : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -48,13 +49,13 @@ class json_checker : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  /// What should have been there; `json` where it is no JSON at all.
+  /// The expected content; `json` if it is not JSON at all.
   [[nodiscard]] std::string expected(std::string_view json) const {
     if (depth_ > max_depth) return fmt::format("arrays and objects at most {} deep", max_depth);
     return std::string{overflow ? "a number that a double can hold" : json};
   }
 
-  std::size_t offset = 0;  ///< 0 as well if it is nested too deep.
+  std::size_t offset = 0;  ///< 0 as well if the nesting is too deep.
   std::string token;
   bool overflow = false;
 
@@ -74,7 +75,7 @@ class json_checker : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
-/// The same, and the path of the first member whose name its object has already: a parser keeps one of the two.
+/// The same, with the path of the first repeated name within an object: a parser keeps one of the two.
 class json_name_checker : public json_checker {
  public:
   bool null() override { return value(); }
@@ -95,13 +96,13 @@ class json_name_checker : public json_checker {
     return true;
   }
 
-  std::vector<std::string> twice;  ///< Empty: each name comes once.
+  std::vector<std::string> twice;  ///< Empty: no name is repeated.
 
  private:
   struct level {
     bool object;
-    std::size_t values = 0;  ///< That have begun.
-    std::string step{};      ///< Of an object: the name that was read last.
+    std::size_t values = 0;  ///< Values begun.
+    std::string step{};      ///< For an object: the latest name.
     std::set<std::string> names{};
   };
   bool value() {
@@ -120,19 +121,19 @@ class json_name_checker : public json_checker {
   std::vector<level> open_;
 };
 
-/// Finds values in a text that is known to be JSON, for the messages.
+/// Finds the places of values in valid JSON text, for messages.
 class json_locator {
  public:
   explicit json_locator(std::string_view text) noexcept : text_{text} {}
 
   struct place {
-    std::size_t key = 0;  ///< Offset of the member's key; of the value for anything but a member.
+    std::size_t key = 0;  ///< Offset of the member's key; for other values, offset of the value.
     std::size_t value = 0;
     std::size_t end = 0;  ///< One past the value.
   };
 
-  /// Calls `take(key, place)` for each member of the object that is the whole text, in their order; `key` is as in the
-  /// text, without its quotes.
+  /// Calls `take(key, place)` for each member of the object that is the whole text, in order; `key` is as in the text,
+  /// without its quotes.
   template <class Take>
   void members(Take&& take) const {
     const std::size_t begin = space(0);
@@ -173,7 +174,7 @@ class json_locator {
       const std::string name =
           object ? nlohmann::json::parse(text_.substr(member.key, skip(member.key) - member.key)).get<std::string>()
                  : std::to_string(index);
-      if (name == step) found = member;  // Of equal keys the last counts, as in the parser.
+      if (name == step) found = member;  // With equal keys the last counts, as in the parser.
     });
     return found;
   }

@@ -8,14 +8,14 @@
 #include <vector>
 
 /// @file
-/// Lists as their user writes them: `a,b,c`.
+/// Lists in the user's notation: `a,b,c`.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// The items between the separators, each as it stands, empty ones too: a text without a separator is one item. The
-/// items are parts of `list`. O(size); allocates the result.
+/// The items between the separators, unchanged, including empty ones. A text without a separator is one item. The items
+/// are parts of `list`. O(size); allocates the result.
 [[nodiscard]] std::vector<std::string_view> split_list(std::string_view list, char separator = ',');
 
 }  // namespace sim

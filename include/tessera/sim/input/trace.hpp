@@ -13,8 +13,8 @@
 /// Traces: one request per row of a CSV file, or per object of JSON.
 ///
 /// In CSV the first line is a header, and columns are found by name, in any order. In JSON the names are keys, in any
-/// order; a key that is missing, or `null`, is an empty field. Objects stand one on a line, one after the other, in an
-/// array, or in an array `data`. Upper and lower case are alike, as are blanks, hyphens and underscores.
+/// order; a key that is missing, or `null`, is an empty field. Objects are one per line, one after the other, in an
+/// array, or in an array `data`. Case is ignored, and blanks, hyphens and underscores are equal.
 ///
 /// | column | | |
 /// |---|---|---|
@@ -25,46 +25,46 @@
 /// | `score` | optional | predicted length rank, higher = longer; may be empty |
 /// | `session` | optional | any text: rows with the same are the turns of one session, in their order; may be empty |
 /// | `think_s` | optional | of a later turn: seconds from the last token of the turn before; empty: 0 |
-/// | `tenant` | optional | any text: whose request it is; at most 64 different ones; may be empty |
-/// | `calls_tool` | optional | of a session: 1 if the turn ends with the call of a tool: its server knows that another
-/// follows | | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
+/// | `tenant` | optional | any text: the tenant of the request; at most 64 different ones; may be empty |
+/// | `calls_tool` | optional | of a session: 1 if the turn ends with a tool call: the server knows that another follows
+/// | | `hash_ids` | optional | as `[1, 2, 3]`: for each 512 tokens of the prompt a whole number |
 ///
 /// Equal `hash_ids` after equal ones are equal tokens (Mooncake's traces). Reasoning and answer add up to the output.
-/// The folder `formats` has the other names for these columns, and the formats of others that are read as they are.
+/// The folder `formats` has the other names for these columns, and the other formats that are read unchanged.
 ///
-/// Arrivals are dates and times with a zone or without, or numbers. Their unit is the one in the column's name; that of
-/// Unix time by its size; seconds, if there are fractions; or the format's. Where none of these tells it is asked for.
+/// Arrivals are dates and times with or without a zone, or numbers. The unit of numbers is the one in the column's
+/// name. Otherwise it follows from the size of Unix times, from fractions (seconds), or from the format. If none of
+/// these says it, the user must.
 ///
-/// Rows may come in any order; they are sorted by arrival, and counted. Rows with a status or an error that says that
-/// they failed, and those with 0 prompt or output tokens, are left out; `trace::left_out` says how many. Other columns
-/// are not used; `trace::unused` says which.
+/// Rows may be in any order; they are sorted by arrival, and counted. Rows with a status or an error of failure are
+/// left out, and so are rows with 0 prompt or output tokens; `trace::left_out` counts them. Other columns are not used;
+/// `trace::unused` names them.
 ///
-/// Fields of CSV are separated by commas, with blanks around them or without; a field in double quotes may hold commas,
-/// doubled quotes and line ends.
-/// Lines end in a newline, a carriage return, or both; the last one may do without.
+/// Fields of CSV are separated by commas, with or without blanks around them. A field in double quotes may hold commas,
+/// doubled quotes and line ends. Lines end in a newline, a carriage return, or both; the last one may have no end.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
 /// Reads a trace from memory: JSON if it begins with a brace or a bracket, else CSV. O(size); allocates the rows.
-/// @param name what messages call it.
-/// @throws input_error at the first thing that is not as the file comment says. @throws usage_error options that the
-///         file has no use for
+/// @param name its name in messages.
+/// @throws input_error at the first deviation from the file comment. @throws usage_error options that do not apply to
+/// the file
 [[nodiscard]] trace parse_trace(std::string_view text, std::string_view name, const trace_options& options = {});
 
 /// Reads a trace file.
 /// @throws input_error as `parse_trace`, and when the file cannot be read.
 [[nodiscard]] trace read_trace(const std::string& path, const trace_options& options = {});
 
-/// Sentences on what was not read as it stands in the file: columns, rows, order, runs, units.
+/// Sentences on what was not read unchanged: columns, rows, order, runs, units.
 [[nodiscard]] std::vector<std::string> remarks(const trace& t);
 
 /// The `remarks`, each ending in a newline; empty if there are none.
 [[nodiscard]] std::string describe_unused(const trace& t);
 
-/// A sentence for a trace without arrivals: what to name, and which columns look like arrivals.
-/// @param rate how a rate is named, as `a --rate`.
+/// A sentence for a trace without arrivals: what to specify, and which columns look like arrivals.
+/// @param rate how to specify a rate, such as `a --rate`.
 [[nodiscard]] std::string no_arrivals(const trace& t, std::string_view rate);
 
 }  // namespace sim

@@ -28,25 +28,25 @@
 #include <vector>
 
 /// @file
-/// From the fields of records, whatever file they are from, to the rows of a trace.
+/// Turns the fields of records, from any file, into the rows of a trace.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim::detail {
 
-/// One record: its fields by what they mean.
+/// One record: its fields by meaning.
 struct trace_record {
   std::array<trace_field, column_count> fields{};
-  std::size_t at = 0;   ///< Where it begins in the text.
+  std::size_t at = 0;   ///< Its offset in the text.
   std::size_t end = 0;  ///< One past it.
   bool failed = false;  ///< Its status says so.
-  bool other = false;   ///< It is no request.
+  bool other = false;   ///< It is not a request.
 
   [[nodiscard]] trace_field& operator[](column c) noexcept { return fields[static_cast<std::size_t>(c)]; }
   [[nodiscard]] const trace_field& operator[](column c) const noexcept { return fields[static_cast<std::size_t>(c)]; }
 };
 
-/// Makes rows of records. Offsets of fields are in the text that it was made with, for the messages.
+/// Makes rows from records. Offsets of fields are in the text given at construction, for messages.
 class trace_builder {
  public:
   trace_builder(std::string_view text, const trace_options& options, trace& result)
@@ -57,7 +57,7 @@ class trace_builder {
     }
   }
 
-  /// Records are of this format from now on.
+  /// Records have this format from now on.
   void use(const trace_format& f) {
     format_ = &f;
     hash_tokens_ = options_.hash_tokens.value_or(f.hash_tokens);
@@ -65,7 +65,7 @@ class trace_builder {
     known_.clear();
   }
 
-  /// What a name of the file means: a column of the format, or nothing. The reference stays valid.
+  /// The meaning of a name in the file: a column of the format, or nothing. The reference stays valid.
   [[nodiscard]] const trace_name& know(std::string_view name) {
     const auto at = known_.find(name);
     if (at != known_.end()) return at->second;
@@ -80,7 +80,7 @@ class trace_builder {
     return known_.emplace(std::string{name}, std::move(known)).first->second;
   }
 
-  /// Nothing is made of the column with this name.
+  /// Records that the column with this name is not used.
   void not_used(std::string_view name) {
     constexpr std::size_t most = 64;
     if (result_.unused.size() == most) return;
@@ -88,7 +88,7 @@ class trace_builder {
     result_.unused.emplace_back(name);
   }
 
-  /// A field of a record; an empty one says where it would be. `index`: of an array, or -1.
+  /// Adds a field to a record; an empty field says where it would be. `index`: its place in an array, or -1.
   void put(trace_record& r, const trace_name& name, std::string_view text, std::size_t at, std::int64_t index = -1) {
     using enum column;
     switch (name.is->is) {
@@ -108,7 +108,7 @@ class trace_builder {
     f = {.text = text, .at = at, .name = &name, .index = index, .present = !text.empty()};
   }
 
-  /// The record is whole. @param json its names may be missing.
+  /// Completes a record. @param json its names may be missing.
   void add(const trace_record& r, bool json) {
     using enum column;
     if (r.other) return void(++result_.left_out.others);
@@ -144,10 +144,10 @@ class trace_builder {
     result_.rows.push_back(std::move(row));
   }
 
-  /// So many records are left out, as they failed.
+  /// Counts `n` failed records, which are left out.
   void add_failed(std::size_t n) noexcept { result_.left_out.failed += n; }
 
-  /// All records are there. @throws input_error there is none, or nothing tells the unit of the arrivals
+  /// Ends the trace. @throws input_error there is no record, or the unit of the arrivals is unknown
   void finish() {
     if (result_.rows.empty()) {
       const std::string out = describe(result_.left_out);
@@ -172,12 +172,12 @@ class trace_builder {
   }
 
  private:
-  /// What a row says of others; kept where the format has such columns.
+  /// A row's references to other rows; kept if the format has such columns.
   struct row_origin {
     double ended = std::numeric_limits<double>::quiet_NaN();
     std::int64_t id = -1;
     std::int64_t parent = -1;
-    bool begins = false;  ///< A session.
+    bool begins = false;  ///< It begins a session.
   };
 
   [[nodiscard]] static bool is_nothing(std::string_view text) {
@@ -220,7 +220,7 @@ class trace_builder {
     if (there) return;
     fail(r.at, fmt::format("an object with the key {}", names_of(c)), shown(text_.substr(r.at, r.end - r.at)));
   }
-  /// As the file has it, or the first name of the format.
+  /// The name in the file, or the first name of the format.
   [[nodiscard]] std::string name_of(const trace_field& f, column c) const {
     if (f.name != nullptr) return f.said();
     for (const column_name& n : format_->names) {
@@ -233,7 +233,7 @@ class trace_builder {
   void add_up(trace_record& r, std::array<std::string, 3>& sums) const {
     const trace_field whole = r[column::usage];
     std::string object{whole.text};
-    const bool doubled = object.rfind("{\"\"", 0) == 0;  // As CSV has it.
+    const bool doubled = object.rfind("{\"\"", 0) == 0;  // as in CSV
     for (std::size_t quote = 0; doubled && (quote = object.find("\"\"", quote)) != object.npos; ++quote) {
       object.erase(quote, 1);
     }
@@ -330,7 +330,7 @@ class trace_builder {
     if (r[turn].present) o.begins = number(r[turn], turn, 0) == 0;
   }
 
-  /// In the unit of the file; NaN where there is none.
+  /// In the unit of the file; NaN if there is none.
   [[nodiscard]] double read_arrival(const trace_record& r, std::int64_t session) {
     const trace_field& f = r[column::arrival];
     const auto at = static_cast<std::size_t>(session);
@@ -345,7 +345,7 @@ class trace_builder {
     return clock_.read(f, name_of(f, column::arrival), f.name != nullptr ? f.at : r.at);
   }
 
-  /// Later turns without an arrival may come from the row above on, and from their session's last turn.
+  /// A later turn without an arrival may come at any time after the row above, and after its session's last turn.
   void fill_later_turns() {
     std::vector<double> last(begun_.size(), 0.0);
     double before = 0;
@@ -383,12 +383,13 @@ class trace_builder {
     origins_ = std::move(origins);
   }
 
-  /// Sessions of rows that name the one before them, or that count their turns; pauses, where ends are known. A row
-  /// whose parent has been continued already begins a session: two that come of one answer do not wait for each other.
+  /// Sets the sessions of rows that name their predecessor, or that count their turns, and the pauses if ends are
+  /// known. If a row's parent has been continued already, it begins a session: two continuations of one answer do not
+  /// wait for each other.
   void link_sessions() {
     if (origins_.empty()) return;
     origins_.resize(result_.rows.size());
-    std::vector<std::int64_t> session_of(ids_.size(), -1);  // By id; -1 also once it is continued.
+    std::vector<std::int64_t> session_of(ids_.size(), -1);  // By id; -1 as well once it is continued.
     std::vector<std::int64_t> current(sessions_.size(), -1);
     std::unordered_map<std::int64_t, double> ended;
     std::int64_t next = 0;
@@ -411,7 +412,7 @@ class trace_builder {
     }
   }
 
-  /// In the order in which they begin.
+  /// Numbers the sessions in the order in which they begin.
   void number_sessions() {
     std::unordered_map<std::int64_t, std::int64_t> numbers;
     for (trace_row& row : result_.rows) {

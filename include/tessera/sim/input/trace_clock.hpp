@@ -17,16 +17,16 @@
 #include <system_error>
 
 /// @file
-/// The arrivals of a trace, and the unit in which they are.
+/// The arrivals of a trace, and their unit.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim::detail {
 
-/// A name of the file, and what it means.
+/// A name in the file, and its meaning.
 struct trace_name {
   std::string name;                 ///< As in the file; in JSON the path of the member.
-  const column_name* is = nullptr;  ///< None: not used.
+  const column_name* is = nullptr;  ///< Null: not used.
   std::size_t rank = 0;             ///< Among the names of the format.
 };
 
@@ -34,20 +34,21 @@ struct trace_name {
 struct trace_field {
   std::string_view text{};
   std::size_t at = 0;                ///< Offset in the text of the file.
-  const trace_name* name = nullptr;  ///< None: the record has no such field.
-  std::int64_t index = -1;           ///< In an array.
+  const trace_name* name = nullptr;  ///< Null: the record has no such field.
+  std::int64_t index = -1;           ///< Its place in an array.
   bool present = false;              ///< It is there, and not empty.
 
-  /// What messages call it. Requires a name.
+  /// Its name in messages. Requires a name.
   [[nodiscard]] std::string said() const { return index < 0 ? name->name : fmt::format("{}[{}]", name->name, index); }
 };
 
-/// Reads arrivals, all dates or all numbers, and tells their unit when all have been read.
+/// Reads arrivals, all dates or all numbers, and determines their unit when all have been read.
 class trace_clock {
  public:
   trace_clock(std::string_view text, std::string_view file) noexcept : text_{text}, file_{file} {}
 
-  /// Seconds of a date since 1970; a number as it is. @param name for messages. @param at where it is, or would be.
+  /// Seconds since 1970 for a date; a number unchanged. @param name for messages. @param at its place, or where it
+  /// would be.
   /// @throws input_error neither, or not as in the rows above
   [[nodiscard]] double read(const trace_field& f, const std::string& name, std::size_t at) {
     const auto fail = [&](std::string_view expected) {
@@ -79,9 +80,10 @@ class trace_clock {
     return value;
   }
 
-  /// How many of what was read are a second.
-  /// @param asked for by the user. @param whole_unit what whole numbers of the format are; 0: nothing tells.
-  /// @throws input_error nothing tells, or the latest is too late. @throws usage_error a unit is asked for, of dates
+  /// The number of units that are a second.
+  /// @param asked given by the user. @param whole_unit the format's unit for whole numbers; 0: unknown.
+  /// @throws input_error the unit is unknown, or the latest arrival is too late. @throws usage_error a unit is given
+  /// for dates
   [[nodiscard]] double unit(time_unit asked, double whole_unit, trace& result) const {
     if (dates_) {
       if (asked == time_unit::told) return 1;

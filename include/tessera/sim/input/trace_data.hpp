@@ -15,7 +15,7 @@
 #include <vector>
 
 /// @file
-/// What a trace is, and what its reader must be told.
+/// The content of a trace, and the options of its reader.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -26,42 +26,41 @@ struct rows_left_out {
   std::size_t failed = 0;     ///< Their status says so.
   std::size_t no_prompt = 0;  ///< They have 0 prompt tokens.
   std::size_t no_output = 0;  ///< They have 0 output tokens.
-  std::size_t others = 0;     ///< They are no requests: other spans, the warm-up of a benchmark.
+  std::size_t others = 0;     ///< They are not requests: other spans, the warm-up of a benchmark.
 
   /// All of them.
   [[nodiscard]] std::size_t count() const noexcept { return failed + no_prompt + no_output + others; }
 };
 
-/// They in words: `2 failed, 1 without output`; empty if there are none.
+/// The counts in words: `2 failed, 1 without output`; empty if there are none.
 [[nodiscard]] std::string describe(const rows_left_out& rows);
 
-/// What a trace file holds.
+/// The content of a trace file.
 struct trace {
-  std::string name;                   ///< The path, or what the caller called the text.
-  std::string_view read_as;           ///< Whose format it is.
+  std::string name;                   ///< The path, or the caller's name for the text.
+  std::string_view read_as;           ///< The name of its format.
   std::vector<trace_row> rows;        ///< At least one; in order of arrival if there are arrivals.
-  bool has_arrivals = false;          ///< Else every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
+  bool has_arrivals = false;          ///< Otherwise every `arrival_s` is NaN: see `schedule_arrivals` (workload.hpp).
   bool has_reasoning = false;         ///< At least one row has reasoning tokens.
   bool has_scores = false;            ///< At least one row has a score.
   bool has_sessions = false;          ///< At least one row is a later turn of a session.
-  bool has_tenants = false;           ///< At least one row says whose it is.
+  bool has_tenants = false;           ///< At least one row names its tenant.
   bool has_prefixes = false;          ///< At least one row names runs of its prompt.
-  std::vector<std::string> unused{};  ///< Columns that the reader has no use for, in their order; at most 64 of them.
+  std::vector<std::string> unused{};  ///< Unused columns, in order; at most 64 of them.
   rows_left_out left_out{};           ///< Rows that are not in `rows`.
   std::size_t out_of_order = 0;       ///< Rows that came earlier than one above them, before they were sorted.
-  std::size_t runs = 1;               ///< So many runs of a benchmark are in the file.
-  std::size_t run = 1;                ///< This one of them was read.
-  std::string unit_said{};  ///< Not empty: how the unit of the arrivals was inferred, where it could be wrong.
-  double own_rate = 0;      ///< Without arrivals: requests per second, if the file says; else 0.
+  std::size_t runs = 1;               ///< The number of benchmark runs in the file.
+  std::size_t run = 1;                ///< The run that was read.
+  std::string unit_said{};            ///< Not empty: how the unit of the arrivals was inferred, if it could be wrong.
+  double own_rate = 0;                ///< Without arrivals: requests per second, if the file says; else 0.
 };
 
-/// What a reader of traces may be told.
+/// Options of a reader of traces.
 struct trace_options {
-  std::optional<std::int64_t>
-      hash_tokens{};                 ///< Tokens for each of the `hash_ids`, at least 1; none: as the format has.
-  time_unit unit = time_unit::told;  ///< Of arrivals that are numbers.
-  std::size_t run = 0;               ///< Which run of a benchmark's file, from 1; 0: the last.
-  /// Unpacks a gzip file; none: such a file is refused. @throws input_error what is packed is damaged
+  std::optional<std::int64_t> hash_tokens{};  ///< Tokens per entry of `hash_ids`, at least 1; none: the format's.
+  time_unit unit = time_unit::told;           ///< The unit of arrivals that are numbers.
+  std::size_t run = 0;                        ///< Which run of a benchmark's file, from 1; 0: the last.
+  /// Unpacks a gzip file; null: such a file is rejected. @throws input_error the packed data is damaged
   std::string (*gunzip)(std::string_view packed, std::string_view name) = nullptr;
 };
 

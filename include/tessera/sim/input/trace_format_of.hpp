@@ -12,26 +12,27 @@
 #include <vector>
 
 /// @file
-/// Which format a file is of, by the names in it; and what to say where it is of none.
+/// Finds the format of a file by its names, and the message if there is none.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim::detail {
 
-/// What a file has of a format.
+/// The parts of a format that a file has.
 struct format_match {
   std::string_view prompt{};  ///< The name of its prompt; empty: none.
-  std::string_view output{};  ///< Of its output, or of the answer beside the reasoning.
+  std::string_view output{};  ///< The name of its output, or of the answer beside the reasoning.
   bool marks = true;          ///< All marks are there.
 };
 
 /// Compares the normalised names of a record with a format.
 [[nodiscard]] format_match match(const trace_format& f, const std::vector<std::string>& names);
 
-/// What a file with these names lacks of a format that it has one half of; else the formats that there are.
+/// The names that the file lacks of a format that it half matches; otherwise the list of formats.
 [[nodiscard]] std::string missing_names(const std::vector<std::string>& names);
 
-/// The first format that fits these names, and that `holds`. `refuse(expected)` must throw. @param what has the names.
+/// The first format that fits these names and satisfies `holds`. `refuse(expected)` must throw. @param what has the
+/// names.
 template <class Holds, class Refuse>
 [[nodiscard]] const trace_format& format_of(std::string_view what, const std::vector<std::string>& names, Holds&& holds,
                                             Refuse&& refuse) {

@@ -21,7 +21,7 @@
 #include <vector>
 
 /// @file
-/// Records from the text of a trace: rows of CSV, or objects of JSON, wherever they are.
+/// Reads records from the text of a trace: rows of CSV, or objects of JSON, wherever they are.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -32,7 +32,7 @@ class trace_csv {
  public:
   trace_csv(std::string_view text, trace_builder& rows) : text_{text}, rows_{rows} {}
 
-  /// Hands all rows to the builder.
+  /// Passes all rows to the builder.
   void run() {
     read_header();
     while (at_ < text_.size()) read_row();
@@ -47,7 +47,7 @@ class trace_csv {
   [[nodiscard]] static bool blank(char c) noexcept { return c == ' ' || c == '\t'; }
   [[nodiscard]] static bool line_end(char c) noexcept { return c == '\n' || c == '\r'; }
 
-  /// Takes the next record into `fields_`. A field in double quotes may go over lines.
+  /// Reads the next record into `fields_`. A field in double quotes may span lines.
   void split() {
     fields_.clear();
     begin_ = at_;
@@ -80,7 +80,7 @@ class trace_csv {
       ++at_;
     }
     end_ = at_;
-    static_cast<void>(take_line(text_, at_));  // What ends it.
+    static_cast<void>(take_line(text_, at_));  // the end of the line
   }
   [[nodiscard]] bool empty() const noexcept { return fields_.size() == 1 && fields_[0].text.empty() && begin_ == end_; }
 
@@ -98,7 +98,7 @@ class trace_csv {
           }
           rows_.fail(begin_, expected, empty() ? std::string{"an empty line"} : shown(line));
         }));
-    // Of names for one column the first of the format counts.
+    // If several names stand for one column, the first of the format counts.
     std::array<const trace_name*, column_count> best{};
     for (const field& f : fields_) {
       const trace_name& name = rows_.know(f.text);
@@ -121,7 +121,7 @@ class trace_csv {
       known = nullptr;
     }
   }
-  /// Whether several columns say it, and each counts.
+  /// Whether several columns may have this meaning, and each counts.
   [[nodiscard]] static bool reads_all(column c) noexcept {
     return c == column::status || c == column::error || c == column::succeeded;
   }
@@ -148,10 +148,10 @@ class trace_csv {
   std::string_view text_;
   trace_builder& rows_;
   std::size_t at_ = 0;
-  std::size_t begin_ = 0;  ///< Of the record.
+  std::size_t begin_ = 0;  ///< Begin of the record.
   std::size_t end_ = 0;    ///< One past its last field.
   std::vector<field> fields_;
-  std::vector<const trace_name*> known_;  ///< By field; none: not used.
+  std::vector<const trace_name*> known_;  ///< By field; null: not used.
 };
 
 /// Reads the records of JSON: an object on each line, objects or arrays of objects one after the other, or documents
@@ -161,13 +161,13 @@ class trace_json {
   trace_json(std::string_view text, trace_builder& rows, const trace_options& options, trace& result)
       : text_{text}, rows_{rows}, options_{options}, result_{result}, places_{text} {}
 
-  /// Hands all records to the builder.
+  /// Passes all records to the builder.
   void run() {
     const std::size_t first = text_.find_first_not_of(" \t\r\n");
     std::size_t at = first;
     std::string_view line = take_line(text_, at);
     line = line.substr(0, line.find_last_not_of(" \t") + 1);
-    // A first line that goes on somewhere else is a document's.
+    // If the first line is incomplete, the text is a document.
     if (line.front() == '[' || std::string_view{"{[,:"}.find(line.back()) != std::string_view::npos) {
       read_documents(first);
     } else {
@@ -269,7 +269,7 @@ class trace_json {
       });
       if (!any) rows_.fail(list.value, "an array of objects", "an empty one");
       listed_ = text_[record.value] == '{';
-      if (!listed_) record = object;  // Data of the request itself.
+      if (!listed_) record = object;  // the request's own data
     }
     std::vector<std::string> names;
     if (text_[record.value] == '{') collect(record, "", names);
@@ -286,7 +286,7 @@ class trace_json {
   }
   [[nodiscard]] std::string_view said(const place& p) const noexcept { return text_.substr(p.value, p.end - p.value); }
 
-  /// The member of an object; none if it has none of that name.
+  /// The member of an object; null if there is none of that name.
   [[nodiscard]] const place* text_of(const place& object, std::string_view name) {
     const place* found = nullptr;
     places_.each(object, [&](std::size_t, const place& member) {
@@ -296,13 +296,13 @@ class trace_json {
     });
     return found;
   }
-  /// Of a member; as it is written, without its quotes.
+  /// The key of a member, as in the text, without its quotes.
   [[nodiscard]] std::string_view key_of(const place& member) const noexcept {
     const std::size_t end = text_.find('"', member.key + 1);
     return text_.substr(member.key + 1, end - member.key - 1);
   }
 
-  /// Goes down a path, through arrays, and reads what is there. Elements of the first array are the runs of a file.
+  /// Follows a path, through arrays, and reads what is there. Elements of the first array are the runs of a file.
   void walk(const place& value, std::string_view path, std::size_t depth) {
     if (text_[value.value] == '[') {
       places_.each(value, [&](std::size_t, const place& element) {
@@ -379,7 +379,7 @@ class trace_json {
       columns.push_back({.name = &name, .cells = {}});
       places_.each(member, [&](std::size_t, const place& cell) { columns.back().cells.push_back(cell); });
     });
-    // The errors of a run without any may be an empty list.
+    // The errors of a run without errors may be an empty list.
     std::erase_if(columns, [](const column_place& c) { return c.cells.empty() && c.name->is->is == column::error; });
     if (columns.empty()) rows_.fail(object.value, "an array input_lens", shown(said(object)));
     const std::size_t n = columns.front().cells.size();
@@ -407,7 +407,7 @@ class trace_json {
     rows_.add(r, true);
   }
 
-  /// Fields of an object, and of those in it, by their paths; whether anything is made of them.
+  /// Reads the fields of an object and of nested ones by their paths. Returns whether any is used.
   bool fields(trace_record& r, const place& object, const std::string& path) {
     bool any = false;
     members(object, path, [&](const std::string& name, const place& member) {
@@ -439,12 +439,12 @@ class trace_json {
     });
   }
 
-  /// An object, or a list of attributes as OTLP has it.
+  /// An object, or a list of attributes as in OTLP.
   [[nodiscard]] bool nested(const place& member) const noexcept {
     return text_[member.value] == '{' || (text_[member.value] == '[' && key_of(member) == "attributes");
   }
 
-  /// Calls `take(path, place)` for each member; of OTLP's `[{"key": "a", "value": {"intValue": "1"}}]` for `a`.
+  /// Calls `take(path, place)` for each member; for OTLP's `[{"key": "a", "value": {"intValue": "1"}}]` with `a`.
   template <class Take>
   void members(const place& object, const std::string& path, Take&& take) const {
     const std::string before = path.empty() ? path : path + ".";

@@ -10,27 +10,27 @@
 #include <string_view>
 
 /// @file
-/// Moments as files write them: dates and times with zones, and numbers whose unit their size tells.
+/// Moments in files: dates and times with zones, and numbers with a unit that follows from their size.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// The unit of the arrivals in a trace, where they are numbers.
+/// The unit of a trace's arrivals, if they are numbers.
 enum class time_unit : std::uint8_t {
-  told,          ///< By the file: its format, the column's name, or the size of the numbers.
+  told,          ///< Given by the file: its format, the column's name, or the size of the numbers.
   seconds,       ///< `s`
   milliseconds,  ///< `ms`
   microseconds,  ///< `us`
   nanoseconds,   ///< `ns`
 };
 
-/// The unit with this name: `s`, `ms`, `us` or `ns`; none: as the file tells. @throws usage_error another name
+/// The unit with this name: `s`, `ms`, `us` or `ns`; empty: as the file says. @throws usage_error another name
 [[nodiscard]] time_unit find_time_unit(std::string_view name);
 
 namespace detail {
 
-/// How many of a unit are a second.
+/// The number of units that are a second.
 [[nodiscard]] constexpr double per_second(time_unit unit) noexcept {
   constexpr std::array<double, 5> all{1, 1, 1e3, 1e6, 1e9};
   return all[static_cast<std::size_t>(unit)];
@@ -47,11 +47,11 @@ namespace detail {
 
 /// A date and a time.
 struct moment {
-  double seconds = 0;  ///< Since 1970, in UTC; without a zone, as if it were UTC.
-  bool zone = false;   ///< It says its zone.
+  double seconds = 0;  ///< Since 1970, in UTC; without a zone, taken as UTC.
+  bool zone = false;   ///< It has a zone.
 };
 
-/// `2023-11-16 18:17:03.9799600+01:00`; a T between date and time, and a zone or none (ISO 8601).
+/// Reads `2023-11-16 18:17:03.9799600+01:00`; a T between date and time, and the zone, are optional (ISO 8601).
 [[nodiscard]] std::optional<moment> read_moment(std::string_view text);
 
 }  // namespace detail

@@ -18,16 +18,16 @@
 #include <vector>
 
 /// @file
-/// Workloads that are generated from published statistics: when requests come, and how long they are.
+/// Workloads generated from published statistics: arrivals and lengths of requests.
 ///
-/// Lengths are drawn from quantile tables, computed by us from the data that each workload names as its source. No row
-/// of any data set is kept here. The same workload, number and seed give the same rows on every machine.
+/// Lengths are drawn from quantile tables, which we computed from the data that each workload names as its source. No
+/// row of any data set is kept here. The same workload, number and seed give the same rows on every machine.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// The levels of every quantile table here: dense where tails matter.
+/// The levels of every quantile table here: dense in the tails.
 inline constexpr std::array<double, 29> quantile_levels{0,   0.01, 0.02, 0.05, 0.1,  0.15, 0.2,   0.25,  0.3, 0.35,
                                                         0.4, 0.45, 0.5,  0.55, 0.6,  0.65, 0.7,   0.75,  0.8, 0.85,
                                                         0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1};
@@ -39,7 +39,7 @@ struct quantile_table {
   /// The quantile at `u`. Requires `u` in [0, 1].
   [[nodiscard]] double at(double u) const noexcept { return interpolate_quantile(quantile_levels, values, u); }
 
-  /// The mean of what is drawn.
+  /// The mean of the drawn values.
   [[nodiscard]] constexpr double mean() const noexcept {
     double sum = 0;
     for (std::size_t i = 1; i < values.size(); ++i) {
@@ -49,50 +49,52 @@ struct quantile_table {
   }
 };
 
-/// How the lengths of one kind of request are drawn. The prompt is independent of the rest.
+/// The distribution of lengths of one kind of request. The prompt is independent of the rest.
 struct length_law {
-  /// What `first` and `second` are.
+  /// The meaning of `first` and `second`.
   enum class form : std::uint8_t {
     answer,                ///< `first`: answer tokens; no reasoning. `second` is not used.
     reasoning_and_answer,  ///< `first`: reasoning tokens, `second`: answer tokens.
-    output_and_share,      ///< `first`: output tokens, `second`: the share of it that is reasoning.
+    output_and_share,      ///< `first`: output tokens, `second`: the reasoning share of the output.
   };
 
-  double weight = 1;                       ///< How often this kind comes, relative to the others of the workload.
-  form is = form::answer;                  ///< What is drawn.
+  double weight = 1;                       ///< Frequency of this kind, relative to the others of the workload.
+  form is = form::answer;                  ///< Which lengths are drawn.
   const quantile_table* prompt = nullptr;  ///< Prompt tokens.
   const quantile_table* first = nullptr;   ///< See `form`.
   const quantile_table* second = nullptr;  ///< See `form`.
-  /// Rank correlation of `first` and `second`, 0 to 1: so often both are drawn at the same level, else independently.
+  /// Rank correlation of `first` and `second`, 0 to 1: the probability that both are drawn at the same level; otherwise
+  /// they are independent.
   double correlation = 0;
 };
 
-/// How the sessions of a workload are drawn: each turn's prompt is the history, which is the earlier prompt and its
-/// answer, and something new.
+/// The distribution of a workload's sessions. Each turn's prompt is the history, which is the earlier prompt and its
+/// answer, plus new tokens.
 struct session_law {
-  const quantile_table* turns = nullptr;   ///< How many.
+  const quantile_table* turns = nullptr;   ///< Number of turns.
   const quantile_table* first = nullptr;   ///< Tokens of the first prompt.
   const quantile_table* fresh = nullptr;   ///< Tokens that a later prompt adds to the history.
   const quantile_table* answer = nullptr;  ///< Tokens of each answer.
   const quantile_table* think = nullptr;   ///< Seconds from an answer's end to the next turn.
-  std::int64_t shared = 0;   ///< So many tokens at the beginning of first prompts are the same for all sessions.
-  std::int64_t longest = 0;  ///< A session ends before a turn that would make it longer, in tokens.
-  bool agent = false;        ///< All turns but the last end with the call of a tool.
+  std::int64_t shared = 0;   ///< This many tokens at the beginning of first prompts are the same for all sessions.
+  std::int64_t longest = 0;  ///< A session ends before a turn that would exceed this length, in tokens.
+  bool agent = false;        ///< All turns except the last end with a tool call.
 };
 
 /// A built-in workload.
 struct workload {
   std::string_view name;     ///< As in `--workload`.
   std::string_view summary;  ///< One line.
-  std::string_view source;   ///< Data, licence, and what was computed from it.
-  /// Requests per second if the caller names none: the data's, or, where it has no arrivals or they are made up,
-  /// about 85 % of what the KV of eight instances of `h100-96gb-qwen-32b` sustains; of turns, where there are sessions.
+  std::string_view source;   ///< Data, licence, and the computation from it.
+  /// Requests per second if the caller gives no rate; turns per second if there are sessions. It is the rate of the
+  /// data. If the data have no arrivals, or invented ones, it is about 85 % of what the KV of eight instances of
+  /// `h100-96gb-qwen-32b` sustains.
   double rate = 1;
   double cv = 1;                 ///< Coefficient of variation of the gaps between arrivals (see `arrival_process`).
-  std::vector<length_law> laws;  ///< The kinds of requests, with their weights; none if it has sessions.
+  std::vector<length_law> laws;  ///< The kinds of requests, with their weights; empty if it has sessions.
   std::optional<session_law> sessions{};  ///< Instead of single requests.
-  std::vector<double> tenants{};  ///< The part of the requests, or sessions, that each sends; empty: nobody says whose.
-                                  ///< What sessions share is then shared within a tenant.
+  std::vector<double> tenants{};  ///< The share of requests, or sessions, of each tenant; empty: no tenants. What
+                                  ///< sessions share is then shared within a tenant.
 };
 
 /// Gaps between arrivals: gamma distributed with the coefficient of variation `cv`. 1: Poisson. More than 1: bursty.
@@ -194,7 +196,7 @@ inline constexpr quantile_table sharegpt_fresh{{1,   2,   2,   3,    6,    8,   
                                                 20,  23,  26,  31,   36,   42,   51,   65,   84,  124,
                                                 230, 433, 711, 1155, 1447, 2131, 2821, 4114, 6999}};
 // Seconds between the turns of a production chat, from the published 4, 25, 29, 50, 75, 78, 90, 98 and 99 % of 42,228
-// gaps; 60 at most.
+// gaps. 60 at most.
 inline constexpr quantile_table chat_think{{0.2,  0.4,   0.6,   1.18,  2.1, 3.02, 3.93, 4.85, 5.1,   5.62,
                                             6.14, 6.66,  7.18,  7.39,  7.6, 7.8,  8.01, 8.22, 10.83, 12.92,
                                             15,   20.63, 24.37, 28.12, 30,  43,   51.5, 58.3, 60}};
@@ -204,7 +206,7 @@ inline constexpr quantile_table codex_calls{{5,  6,  6,  8,  10, 12, 15, 18, 20,
 inline constexpr quantile_table codex_first{{11900, 11908, 11915, 11938, 11976, 12013, 12051, 12089, 12127, 12165,
                                              12202, 12240, 12278, 12345, 12412, 12479, 12546, 12612, 12679, 12746,
                                              12813, 13123, 13330, 13537, 13641, 13744, 13872, 13974, 14000}};
-// What a call adds besides its answer, and the answer: exponential about the published means, 1,732 and 522.
+// Tokens that a call adds besides its answer, and the answer: exponential about the published means, 1,732 and 522.
 inline constexpr quantile_table codex_fresh{{1,    17,   35,   88,   182,  280,  385,  496,   615,  743,
                                              881,  1031, 1195, 1377, 1580, 1810, 2076, 2390,  2775, 3271,
                                              3970, 4585, 5165, 6045, 6744, 7939, 9134, 11909, 16309}};
@@ -212,7 +214,7 @@ inline constexpr quantile_table codex_answer{{1,    5,    11,   27,   55,   85, 
                                               266,  311,  360,  415,  476,  546,  626,  721,  837, 987,
                                               1197, 1383, 1558, 1823, 2034, 2395, 2755, 3592, 4080}};
 // Seconds between the calls of coding agents in production, from the published 25, 39, 50, 67, 75, 77, 87 and 90 % of
-// 783,000 gaps; 60 at most: who pauses for longer is not a tool.
+// 783,000 gaps. 60 at most: a longer pause is not that of a tool.
 inline constexpr quantile_table agent_think{{0.1,  0.12, 0.15, 0.22, 0.34, 0.45, 0.57, 0.69, 0.8, 0.91,
                                              1.05, 1.33, 1.6,  2.6,  3.6,  4.6,  6.35, 8.6,  16,  26,
                                              44,   60,   60,   60,   60,   60,   60,   60,   60}};
@@ -240,7 +242,7 @@ inline constexpr std::string_view prompt_source =
 [[nodiscard]] std::vector<std::string_view> workload_names();
 
 /// The built-in workload of that name.
-/// @throws usage_error that lists the names there are.
+/// @throws usage_error that lists the available names.
 [[nodiscard]] const workload& find_workload(std::string_view name);
 
 /// Mean lengths of a workload, from its tables.
@@ -250,8 +252,8 @@ struct length_means {
   double answer = 0;     ///< Tokens.
 };
 
-/// The means of what `generate` draws, but for rounding to whole tokens. Requires: it has no sessions, whose lengths
-/// depend on how many turns come before.
+/// The means of the rows that `generate` draws, except for rounding to whole tokens. Requires: it has no sessions,
+/// because their lengths depend on the number of earlier turns.
 [[nodiscard]] length_means mean_lengths(const workload& w) noexcept;
 
 namespace detail {
@@ -261,31 +263,31 @@ namespace detail {
 
 }  // namespace detail
 
-/// Draws `requests` rows in order of arrival. The lengths do not depend on the rate, nor the pattern of the arrivals on
-/// the lengths: the same seed at another rate is the same work, faster or slower. Where the workload has sessions, it
-/// is they that arrive, so often that there are so many requests per second; the rows of a session stand together, with
-/// the arrival of its first turn.
+/// Draws `requests` rows in order of arrival. The lengths do not depend on the rate, nor the arrival pattern on the
+/// lengths: the same seed at another rate is the same work, faster or slower. If the workload has sessions, the
+/// sessions arrive, at a rate that gives `rate` requests per second. The rows of a session are contiguous, with the
+/// arrival of its first turn.
 /// @param rate requests per second; the workload's own if empty.
 /// @throws usage_error for no requests, too many, or a rate that is not positive.
 [[nodiscard]] std::vector<trace_row> generate(const workload& w, std::size_t requests, std::optional<double> rate = {},
                                               std::uint64_t seed = 1);
 
-/// How a trace is to be replayed.
+/// Options of a replay.
 struct replay_options {
   std::optional<double> rate{};  ///< Mean requests per second; empty: the trace's own.
   double rate_scale = 1;         ///< Factor on the rate: 2 replays twice as fast.
-  std::size_t requests = 0;      ///< Only the first so many rows; 0: all.
+  std::size_t requests = 0;      ///< Only the first `requests` rows; 0: all.
   arrival_process arrivals{};    ///< For a trace without arrivals.
   std::uint64_t seed = 1;        ///< For a trace without arrivals.
 };
 
-/// The mean rate of rows in order of arrival: gaps per second between the first and the last. 0 when all come at once.
+/// The mean rate of rows in order of arrival: gaps per second between the first and the last. 0 if all come at once.
 [[nodiscard]] double mean_rate(const std::vector<trace_row>& rows) noexcept;
 
-/// The rows of a trace with the arrivals to replay: its own, begun at 0 and stretched to the rate asked for; or, if it
-/// has none, drawn at the rate asked for.
-/// @throws usage_error a trace without arrivals and no rate; a rate or scale that is not positive; a rate, or a scale
-///         but 1, for a trace whose requests all come at once.
+/// The rows of a trace with the arrivals to replay. These are its own, shifted to 0 and scaled to the given rate. If it
+/// has none, they are drawn at the given rate.
+/// @throws usage_error in three cases. A trace without arrivals and no rate. A rate or scale that is not positive. A
+/// rate, or a scale other than 1, for a trace with all requests at once.
 [[nodiscard]] std::vector<trace_row> schedule_arrivals(const trace& t, const replay_options& options = {});
 
 }  // namespace sim

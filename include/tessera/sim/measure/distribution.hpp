@@ -12,13 +12,13 @@
 #include <vector>
 
 /// @file
-/// The spread of what was measured.
+/// The spread of measured values.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A moment that has not come, a number that nothing was measured for.
+/// A moment that has not come, or a number without a measurement.
 inline constexpr double never = std::numeric_limits<double>::quiet_NaN();
 
 /// The quantile `p` of sorted values: linear between the two nearest ranks, rank p (n - 1) counted from 0. NaN for no
@@ -27,7 +27,7 @@ inline constexpr double never = std::numeric_limits<double>::quiet_NaN();
 
 /// The spread of some samples.
 struct distribution {
-  std::size_t count = 0;  ///< How many values.
+  std::size_t count = 0;  ///< Number of values.
   double mean = never;    ///< Their mean.
   double p50 = never;     ///< The median.
   double p90 = never;     ///< The 90th percentile.
@@ -36,10 +36,10 @@ struct distribution {
   double max = never;     ///< The largest.
 };
 
-/// Sorts the samples, without the NaNs, and sums them up. O(n log n). The mean does not depend on the order given.
+/// Sorts the samples, without NaNs, and summarises them. O(n log n). The mean does not depend on the order given.
 [[nodiscard]] distribution describe(std::vector<double> samples);
 
-/// Mean over time, and peak, of a quantity that stays as it is between changes.
+/// Mean over time, and peak, of a quantity that is constant between changes.
 class time_average {
  public:
   /// The quantity was `value` for `seconds`.
@@ -60,7 +60,7 @@ class time_average {
 };
 
 /// Counts of non-negative integers in buckets at most 1/32 wide: mean exact, quantiles within 3.2 %. For the times of
-/// steps, of which a run has millions. `add` is O(1) and allocates nothing.
+/// steps: a run has millions of them. `add` is O(1) and allocates nothing.
 class count_histogram {
  public:
   /// Counts one more of this value. O(1).
@@ -75,7 +75,7 @@ class count_histogram {
     count_ += other.count_;
     sum_ += other.sum_;
   }
-  /// How many were added.
+  /// Number of values added.
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   /// Their mean; `never` if there are none.
   [[nodiscard]] double mean() const noexcept { return count_ == 0 ? never : sum_ / static_cast<double>(count_); }

@@ -10,7 +10,7 @@
 #include <vector>
 
 /// @file
-/// Whether a cluster carries the load that arrives, found from how its queue grows.
+/// Whether a cluster carries the load that arrives, judged by the growth of its queue.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -20,17 +20,17 @@ namespace sim {
 struct timeline_point {
   double time = 0;     ///< In simulated seconds.
   double running = 0;  ///< Requests that hold blocks.
-  double waiting = 0;  ///< Requests that do not: new or preempted.
-  double kv_used = 0;  ///< Part of the KV blocks in use, 0 to 1.
+  double waiting = 0;  ///< Requests without blocks: new or preempted.
+  double kv_used = 0;  ///< Fraction of the KV blocks in use, 0 to 1.
   double live = 0;     ///< Instances that are not dead.
 };
 
-/// What can be said of a load.
+/// The possible verdicts on a load.
 enum class load_state {
-  unknown,    ///< Too few samples: nothing can be said.
+  unknown,    ///< Too few samples.
   carried,    ///< Nothing grows.
-  unsettled,  ///< No more wait than before, but more and more run: the run is too short to tell where that ends.
-  overload,   ///< The queue grows: latencies say how long the run was, not how good the policy is.
+  unsettled,  ///< The queue does not grow, but more and more requests run: the run is too short to tell the end.
+  overload,   ///< The queue grows: latencies depend on the length of the run, not on the policy.
 };
 
 /// A lower-case word.
@@ -44,15 +44,14 @@ enum class load_state {
   return "?";
 }
 
-/// Whether the cluster carries what arrives.
+/// Whether the cluster carries the arriving load.
 struct load_verdict {
   load_state state = load_state::unknown;  ///< The verdict.
-  /// Requests by which the queue grows, or that wait when it is longest, as a part of those that arrive; 0 if it is
-  /// carried.
+  /// Growth of the queue, or its greatest length, as a fraction of the arriving requests; 0 if the load is carried.
   double left_behind = never;
 };
 
-/// A trend of a series that is as strong as it is sure.
+/// A trend of a series, with its strength and its significance.
 struct trend {
   double z = 0;  ///< Mann and Kendall's statistic: standard normal if there is no trend and samples are independent.
   double slope = 0;  ///< Theil and Sen's: the median of the slopes between all pairs, per sample.
@@ -65,20 +64,20 @@ struct trend {
 
 /// Judges the load in a window while requests arrive at `arrivals_per_s`.
 ///
-/// A trend of all the window does not see a queue that grows late, or that has grown and been worked off, as traffic
-/// that comes and goes makes one. So where more wait at some time than run, and more than one in twenty of all that
-/// arrive, that is an overload, too: of that time the latencies say how long it was. Not so in a closed loop, where so
-/// many wait as there are (`open` is false).
+/// A trend over the whole window misses a queue that grows late, or that has grown and drained, as varying traffic
+/// makes one. So there is a second condition for overload. At some time, more requests wait than run, and more than one
+/// in twenty of all that arrive. The latencies then depend on the length of that time. This does not apply to a closed
+/// loop, in which the number of waiting requests is given (`open` is false).
 ///
-/// A queue that is not overloaded comes and goes: after the first quarter, in which the cluster fills, it has no trend.
-/// Neighbouring samples of a queue are not independent, so the window is cut into 16 parts and their means are looked
-/// at (batch means), and a trend counts only if it is worth something: if at least one of a hundred that arrive is left
-/// behind. A queue near saturation has busy times that are longer than a run; these it takes for an overload, which for
-/// that run they are.
+/// Without overload a queue rises and falls: after the first quarter, in which the cluster fills, it has no trend.
+/// Neighbouring samples of a queue are not independent. So the window is cut into 16 parts, and their means are
+/// examined (batch means). A trend counts only if it matters: if at least one in a hundred arriving requests is left
+/// behind. A queue near saturation has busy times longer than a run. They count as overload, which for that run they
+/// are.
 [[nodiscard]] load_verdict judge_load(std::span<const timeline_point> timeline, const measured_window& window,
                                       double arrivals_per_s, bool open = true);
 
-/// How much a queue grows, in per cent: `1.4 %`, `62 %`.
+/// The growth of a queue, in per cent: `1.4 %`, `62 %`.
 [[nodiscard]] std::string show_growth(double left_behind);
 
 }  // namespace sim

@@ -6,18 +6,18 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What every request is promised, in seconds. 0: nothing.
+/// The latency promised to every request, in seconds. 0: none.
 struct promise {
   double ttft_s = 0;  ///< To its first token,
   double tpot_s = 0;  ///< and for each that follows.
 };
 
-/// Whether it is anything.
+/// Whether it promises anything.
 [[nodiscard]] constexpr bool promises(const promise& p) noexcept { return p.ttft_s > 0 || p.tpot_s > 0; }
 
-/// The time to first token that the freeness is measured against where nobody promises another.
+/// The time to first token for freeness if none is promised.
 inline constexpr duration default_ttft_target{1.0};
-/// The time to first token that policies aim at: what is promised, or else the default.
+/// The time to first token that policies aim at: the promised one, or else the default.
 [[nodiscard]] inline duration ttft_target(const promise& p) noexcept {
   return p.ttft_s > 0 ? duration{p.ttft_s} : default_ttft_target;
 }

@@ -8,8 +8,8 @@
 #include <limits>
 
 /// @file
-/// The life of one request in a run, and which requests are measured. Times are in seconds. A moment that never came is
-/// NaN.
+/// The life of one request in a run, and the choice of measured requests. Times are in seconds. A moment that never
+/// came is NaN.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -18,13 +18,13 @@ namespace sim {
 /// The life of one request.
 struct request_record {
   std::uint64_t id = 0;               ///< Row of the workload, from 0.
-  std::uint32_t instance = 0;         ///< Where it ended.
+  std::uint32_t instance = 0;         ///< The instance on which it ended.
   std::uint32_t preemptions = 0;      ///< How often it lost its blocks.
   std::uint32_t migrations = 0;       ///< How often it moved.
   std::uint32_t recoveries = 0;       ///< How often it lost its KV with its instance.
-  std::int64_t cached_tokens = 0;     ///< Of the prompt, found in the prefix cache when it first started.
-  std::int32_t tenant = -1;           ///< Whose it is; -1: nobody says.
-  std::int64_t session = -1;          ///< Of which it is a turn, or call; -1: of none.
+  std::int64_t cached_tokens = 0;     ///< Tokens of its prompt found in the prefix cache when it first started.
+  std::int32_t tenant = -1;           ///< Its tenant; -1: unknown.
+  std::int64_t session = -1;          ///< The session of which it is a turn, or call; -1: none.
   bool rejected = false;              ///< Refused at submission: it can never fit, or the queue was full.
   std::int64_t prompt_tokens = 0;     ///< As in the workload.
   std::int64_t reasoning_tokens = 0;  ///< As in the workload.
@@ -37,9 +37,9 @@ struct request_record {
   double first_answer = never;        ///< End of the step that gave its first answering token.
   double finish = never;              ///< End of the step that gave its last token.
   double executed = 0;                ///< Time in steps.
-  double blocked = 0;                 ///< Time ready to run, never yet run or not preempted, but not in a step.
+  double blocked = 0;                 ///< Time ready to run, never yet run or not preempted, and not in a step.
   double preempted = 0;               ///< Time without its blocks after a preemption.
-  double qoe = never;                 ///< Of a finished request with an answer.
+  double qoe = never;                 ///< For a finished request with an answer.
 
   /// Reasoning and answer.
   [[nodiscard]] std::int64_t output_tokens() const noexcept { return reasoning_tokens + answer_tokens; }
@@ -63,13 +63,12 @@ struct request_record {
   }
 };
 
-/// The part of a run that is measured: requests that arrive in it, and the tokens that are generated while it lasts.
-/// A run begins with empty instances and ends with idle ones; what is measured there says little about a cluster that
-/// serves all day.
+/// The part of a run that is measured: requests that arrive in it, and the tokens that are generated in it. A run
+/// begins with empty instances and ends with idle ones; these periods say little about a cluster that serves all day.
 struct measured_window {
   double from = -std::numeric_limits<double>::infinity();  ///< In simulated seconds.
   double to = std::numeric_limits<double>::infinity();     ///< The last arrival that counts.
-  double output_tokens = never;  ///< Generated in it, by the steps that have ended in it; by whomever they are.
+  double output_tokens = never;  ///< Generated in it by all requests, in steps that ended in it.
 
   /// Whether a request that arrives then is measured.
   [[nodiscard]] bool contains(double arrival) const noexcept { return from <= arrival && arrival <= to; }

@@ -8,14 +8,14 @@
 #include <vector>
 
 /// @file
-/// What an agent or a conversation waits for: all its turns.
+/// The total wait of an agent or a conversation over all its turns.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// The seconds that each session waits for its turns, from arrival to last token, all together; times of thought are
-/// none of them. Only of sessions all of whose turns arrived in the window and ended: what is cut off has waited for
-/// less. By the sessions' numbers. O(n log n).
+/// The seconds that each session waits for its turns, from arrival to last token, in total; think times are not
+/// included. Only sessions with all turns arrived in the window and ended count: a cut session has waited for less. In
+/// the order of session numbers. O(n log n).
 [[nodiscard]] std::vector<double> session_waits(std::span<const request_record> requests,
                                                 const measured_window& window = {});
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 /// @file
-/// Service-level objectives as their user says them, and how much of a run meets them.
+/// Service-level objectives in the user's notation, and how much of a run meets them.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -22,7 +22,7 @@ namespace sim {
 /// What an objective bounds.
 enum class slo_metric { ttft, first_token, tpot, e2e, normalized_latency };
 
-/// As in `--slo`, and as the columns of a report are called.
+/// As in `--slo`, and in the column names of a report.
 [[nodiscard]] constexpr std::string_view to_string(slo_metric m) noexcept {
   switch (m) {
     case slo_metric::ttft: return "ttft";
@@ -34,10 +34,11 @@ enum class slo_metric { ttft, first_token, tpot, e2e, normalized_latency };
   return "?";
 }
 
-/// One objective: so many of the requests are to be within so many seconds.
+/// One objective: a fraction of the requests must be within a number of seconds.
 struct slo_bound {
-  slo_metric metric = slo_metric::ttft;  ///< Of what.
-  double part = 1;                       ///< Of the requests that must keep it: 0.99 for `ttft_p99`, 1 for `ttft`.
+  slo_metric metric = slo_metric::ttft;  ///< The bounded metric.
+  double part = 1;                       ///< The fraction of requests that must keep it: 0.99 for `ttft_p99`, 1 for
+                                         ///< `ttft`.
   double seconds = 0;                    ///< The bound.
 
   /// The metric of one request. NaN if it has none (a TPOT of one token): then it keeps the bound.
@@ -53,43 +54,43 @@ struct slo_bound {
   }
 };
 
-/// As the user says it: `ttft_p99`, or `ttft` of all.
+/// In the user's notation: `ttft_p99`, or `ttft` for all.
 [[nodiscard]] std::string to_string(const slo_bound& b);
 
-/// A value beside a bound, with as many digits as it takes to tell them apart: at least four, at most eight.
+/// A value beside a bound, with enough digits to tell them apart: at least four, at most eight.
 [[nodiscard]] std::string show_beside(double value, double bound);
 
 /// Objectives from text such as `ttft_p99=2,tpot_p99=0.05`: a metric (ttft, first_token, tpot, e2e,
-/// normalized_latency), perhaps with a percentile above 0 and below 100 (`_p50`, `_p99.9`), and seconds. Without a
-/// percentile all requests are meant. `ttft` ends with the first answering token, `first_token` with the first of any
+/// normalized_latency), an optional percentile (`_p50`, `_p99.9`), and seconds. A percentile is above 0 and below 100.
+/// Without one, all requests are meant. `ttft` ends with the first answering token, `first_token` with the first of any
 /// kind: they differ for requests that reason.
 /// @throws usage_error
 [[nodiscard]] std::vector<slo_bound> parse_slo(std::string_view text);
 
-/// What policies are told of objectives: the bounds of the time to first token and of the time per output token. Where
-/// both `first_token` and `ttft` are bounded, the promise is of the first.
+/// The promise that policies get from objectives: the bounds of the time to first token and of the time per output
+/// token. If both `first_token` and `ttft` are bounded, the promise is that of `first_token`.
 [[nodiscard]] promise promise_of(std::span<const slo_bound> bounds) noexcept;
 
-/// How much of a run meets its objectives. A request meets them if it was completed and is within every bound; the run
-/// meets them if of each bound as many requests are within it as it asks for.
+/// How much of a run meets its objectives. A request meets them if it completed and is within every bound. A run meets
+/// them if, for each bound, the required fraction of requests is within it.
 struct slo_report {
   /// One objective.
   struct line {
-    slo_bound bound;       ///< What was asked for.
-    double within = 0;     ///< Part of the requests that are within it. Rejected and unfinished ones are not.
-    double value = never;  ///< What so many requests keep as it asks for, among all: those that have not ended keep
-                           ///< nothing. NaN where not as many have, or where none that has ended has it at all (a
-                           ///< TPOT of answers of one token): then it is met.
-    bool met = false;      ///< Whether enough are.
+    slo_bound bound;       ///< The objective.
+    double within = 0;     ///< Fraction of the requests within it. Rejected and unfinished ones are not.
+    double value = never;  ///< The metric at the required fraction of all requests; unfinished ones keep nothing. NaN
+                           ///< if too few have ended. NaN as well if no ended request has the metric (TPOT of one-token
+                           ///< answers): then it is met.
+    bool met = false;      ///< Whether the required fraction is within it.
   };
   std::vector<line> lines;                ///< One for each objective.
-  bool met = false;                       ///< Whether all are.
-  double attainment = never;              ///< Part of the requests that are within all bounds.
-  double goodput_requests_per_s = never;  ///< The same part of the arrivals per second.
+  bool met = false;                       ///< Whether all are met.
+  double attainment = never;              ///< Fraction of the requests within all bounds.
+  double goodput_requests_per_s = never;  ///< The same fraction of the arrivals per second.
   double goodput_tokens_per_s = never;    ///< Their output tokens, likewise.
 };
 
-/// Holds the requests of a window against objectives. O(requests log requests) for each.
+/// Judges the requests of a window by objectives. O(requests log requests) for each.
 [[nodiscard]] slo_report evaluate_slo(std::span<const slo_bound> bounds, std::span<const request_record> requests,
                                       const measured_window& window);
 

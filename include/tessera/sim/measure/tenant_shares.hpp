@@ -10,26 +10,26 @@
 #include <vector>
 
 /// @file
-/// Whether tenants get what is due to each of them.
+/// Whether each tenant gets its due share.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a tenant is given with a token of a prompt, as VTC counts it.
+/// Service of a prompt token, as VTC counts it.
 inline constexpr double prompt_service = 1;
-/// The same of one that is generated.
+/// Service of a generated token.
 inline constexpr double output_service = 2;
-/// The same of a whole request.
+/// Service of a whole request.
 [[nodiscard]] constexpr double service_of(std::int64_t prompt_tokens, std::int64_t output_tokens) noexcept {
   return prompt_service * static_cast<double>(prompt_tokens) + output_service * static_cast<double>(output_tokens);
 }
 
-/// What is due to each of those who ask for `asked`, of `all` that there is: as much to everybody, but to nobody more
-/// than he asks for, which leaves more to the others (max-min fairness). O(n log n).
+/// The due shares of `all` for tenants that ask for `asked`: equal shares, but no more than a tenant asks for, which
+/// leaves more to the others (max-min fairness). O(n log n).
 [[nodiscard]] std::vector<double> fair_shares(std::span<const double> asked, double all);
 
-/// The smallest part that a tenant was given of what was due to it, by its fair share of all that was given. 1: nobody
-/// had less than that. NaN of no tenants. What somebody was given counts as asked for, also if it was before.
+/// The smallest fraction of its due share that a tenant was given, with its fair share of all that was given. 1: no
+/// tenant had less. NaN without tenants. A tenant's service counts as asked for, even if it was given earlier.
 [[nodiscard]] double worst_share(std::span<const double> asked, std::span<const double> given);
 
 }  // namespace sim

@@ -7,17 +7,17 @@
 #include <span>
 
 /// @file
-/// What the four papers' systems give when they are put together: `tessera::due_first` on every instance, predicted
-/// lengths, a bound on what prompts add to a step, placement by headroom; longer steps, stages or pools where a trial
-/// says that they pay.
+/// The systems of four papers, combined: `tessera::due_first` on every instance, predicted lengths, a bound on the
+/// prefill tokens of a step, placement by headroom. Longer steps, stages or pools are used if a trial shows that they
+/// pay.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Simulates a workload under `due-first`. It knows nothing of the traffic beforehand but whether requests may share
-/// prefixes, as an operator does, and what `history` says: earlier requests of the same kind, if there are any. What it
-/// learns, and which layout it gives the instances, it finds from what it observes (`replanning`), and says so to
-/// `cluster_options::watcher`; `summary::placement` has the layouts, in order.
+/// Simulates a workload under `due-first`. Its only knowledge in advance is that of an operator: whether requests may
+/// share prefixes, and `history`, earlier requests of the same kind, if there are any. It learns the rest, and the
+/// layout of the instances, from what it observes (`replanning`), and reports it to `cluster_options::watcher`.
+/// `summary::placement` has the layouts, in order.
 [[nodiscard]] run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                                        std::span<const trace_row> history, const due_first_config& config,
                                        const progress_callback& progress);

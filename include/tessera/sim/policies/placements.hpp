@@ -16,10 +16,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Those that a policy can be given which leaves the placement open.
+/// Placements for policies that leave the placement open.
 [[nodiscard]] std::vector<named_placement> placements();
 
-/// The placement of that name. @throws usage_error that lists the names there are.
+/// The placement of that name. @throws usage_error that lists the available names.
 [[nodiscard]] named_placement find_placement(std::string_view name);
 
 }  // namespace sim

@@ -13,7 +13,7 @@
 #include <vector>
 
 /// @file
-/// The policies that come with the library, by name. Each is compiled in a source of its own.
+/// The policies that come with the library, by name. Each is compiled in a source file of its own.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -23,47 +23,47 @@ namespace sim {
   return {.prefill = instances - instances / 2, .decode = instances / 2, .mixed = 0};
 }
 /// Three eighths prefill, three eighths decode (at least one each), and the rest is mixed, as in Phasor's evaluation.
-/// Requires: two instances at least.
+/// Requires at least two instances.
 [[nodiscard]] constexpr pool_sizes three_pools(std::size_t instances) noexcept {
   TESSERA_ASSERT(instances >= 2, "one to prefill and one to decode");
   const std::size_t each = instances * 3 / 8 > 0 ? instances * 3 / 8 : 1;
   return {.prefill = each, .decode = each, .mixed = instances - 2 * each};
 }
 
-/// `tessera::due_first` with all that belongs to it, or with some of it. It knows nothing beforehand, and learns while
-/// it runs; `run_due_first` takes a history. Without scores it runs too, and expects the mean of the lengths, or of
-/// those in the same class of prompts.
+/// `tessera::due_first` with all its parts, or with some of them. It knows nothing in advance, and learns while it
+/// runs; `run_due_first` takes a history. It also runs without scores. Then it expects the mean length, or the mean of
+/// requests in the same class of prompts.
 [[nodiscard]] policy due_first_policy(std::string name, const due_first_config& config = {});
 
-/// The scores of `rows` as ranks from 0 to 1: the part of the scores that are smaller, and half of those that are
-/// equal. Who has none keeps none. O(n log n).
+/// Turns the scores of `rows` into ranks from 0 to 1: the fraction of smaller scores plus half the fraction of equal
+/// ones. A row without a score keeps none. O(n log n).
 void rank_scores(std::span<trace_row> rows);
 
-/// How much longer the request of the highest score may wait than that of the lowest, under `pars-smooth`.
+/// Under `pars-smooth`, the extra wait of the request with the highest score over the one with the lowest.
 inline constexpr duration longest_overtaking{600.0};
 
-/// PARS: the lowest score first, but whoever has waited for `threshold` goes ahead.
+/// PARS: the lowest score first, except that a request that has waited for `threshold` goes ahead.
 [[nodiscard]] policy pars_policy(std::string name, std::string summary, duration threshold);
 
-/// First come, first served with all the KV memory that `rows` can ever take: what no scheduler can do better for
-/// memory, and a bound for those that preempt for it.
+/// First come, first served with all the KV memory that `rows` can ever take. With respect to memory no scheduler can
+/// do better, so it bounds those that preempt for memory.
 [[nodiscard]] policy oracle_policy();
 
-/// A policy with stall-free steps: prompts in chunks as small as a target TPOT asks for.
+/// A policy with stall-free steps: prompt chunks as small as a target TPOT requires.
 [[nodiscard]] policy with_bounded_steps(policy p);
 
-/// What prompts may add to a step that is to take `target_s`, by four steps that `timer` is asked for.
+/// The prefill tokens of a step that is to take `target_s`, from four step times given by `timer`.
 [[nodiscard]] cost::prefill_in_time time_prefills(const step_timer& timer, double target_s);
 
-/// Engines of `tessera::fcfs` with a prefix cache, which most baselines have in common.
+/// Engines of `tessera::fcfs` with a prefix cache: the common base of most baselines.
 [[nodiscard]] engine_maker fcfs_engines();
 
 /// The policies that come with the library.
 [[nodiscard]] std::vector<policy> published_policies();
 
-/// The orders of `tessera::order` by name, for policies that are composed by hand: each over the composition that the
-/// published ones have in common, `preempt::swap` and `admit::watermark`, without migration, and with the placement
-/// open. What an order must know, it has as the published policy of that order has it.
+/// The orders of `tessera::order` by name, for policies composed by hand. Each is over the composition that the
+/// published policies share: `preempt::swap` and `admit::watermark`, without migration, and with the placement open. An
+/// order's parameters are those of its published policy.
 [[nodiscard]] std::vector<policy> composed_orders();
 
 }  // namespace sim

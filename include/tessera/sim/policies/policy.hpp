@@ -15,7 +15,7 @@
 #include <vector>
 
 /// @file
-/// Policies by name, so that a tool can run any of them on one workload. Adding one is one line:
+/// Policies by name, so that a tool can run any of them on one workload. One line adds a policy:
 ///
 ///     policies.push_back(sim::make_policy<my_scheduler<sim::request>>("mine", "what it does"));
 
@@ -24,33 +24,33 @@ namespace sim {
 
 struct policy;
 
-/// A number of a policy that its user may set, as in `--policy pars:threshold=60`.
+/// A number of a policy that the user may set, as in `--policy pars:threshold=60`.
 struct policy_parameter {
   std::string name;   ///< Without `:`, `=` and `,`.
-  double least = 0;   ///< Less is refused,
-  double most = 1e9;  ///< and more.
+  double least = 0;   ///< Smaller values are rejected,
+  double most = 1e9;  ///< and larger ones.
   /// The policy with this value, under a name of its own. Its other parameters stay as they are.
   std::function<policy(std::string name, double value)> with;
 };
 
-/// A scheduler and a placement under a name.
+/// A scheduler and a placement with a name.
 struct policy {
   std::string name;     ///< As in `--policy`.
   std::string summary;  ///< One line.
   /// Simulates a workload under it, from the first arrival to the last token.
   std::function<run_result(const cluster_options&, std::span<const trace_row>, const progress_callback&)> run;
-  bool needs_scores = false;        ///< It means nothing where requests have no score.
-  std::string placement{};          ///< Where new requests go, in a word; empty: as `cluster_options` say.
-  std::size_t least_instances = 1;  ///< It cannot run on fewer.
-  std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< Nor on more.
-  std::size_t pools = 0;      ///< It divides the instances into so many pools, as `cluster_options::pools` says:
-                              ///< 2, prefill and decode, or 3, with a mixed one.
-  std::string formerly = {};  ///< An earlier name, by which it is found, too.
-  std::vector<policy_parameter> parameters = {};  ///< What of it can be set by name.
+  bool needs_scores = false;        ///< It needs requests with scores.
+  std::string placement{};          ///< Name of the placement of new requests; empty: as `cluster_options` says.
+  std::size_t least_instances = 1;  ///< The fewest instances that it can run on.
+  std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< The most instances that it can run on.
+  std::size_t pools = 0;      ///< The number of pools that it divides the instances into, as in
+                              ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
+  std::string formerly = {};  ///< An earlier name, which also finds it.
+  std::vector<policy_parameter> parameters = {};  ///< Parameters that can be set by name.
 };
 
-/// A policy that runs such engines on every instance of a cluster, places new requests with `Placement` and requests
-/// that begin to answer with `Migration` (see `placed`).
+/// A policy that runs these engines on every instance of a cluster. It places new requests with `Placement` and
+/// requests that begin to answer with `Migration` (see `placed`).
 template <class Placement = placement::least_load, class Migration = placement::stay>
 [[nodiscard]] policy make_placed_policy(std::string name, std::string summary, engine_maker engines,
                                         const Placement& placement = {}, const Migration& migration = {}) {
@@ -76,8 +76,8 @@ template <class Scheduler, class Placement = placement::least_load, class Migrat
 using control_maker =
     std::function<std::unique_ptr<cluster_control>(const cluster_options&, std::span<const trace_row>)>;
 
-/// A policy that runs such engines on every instance, under a control that `make(options, rows)` makes for a run (see
-/// `cluster_control`). @param placement where new requests go under it, in a word.
+/// A policy that runs these engines on every instance, under a control that `make(options, rows)` makes for a run (see
+/// `cluster_control`). @param placement name of its placement of new requests.
 [[nodiscard]] policy make_control_policy(std::string name, std::string summary, engine_maker engines,
                                          control_maker make, std::size_t least_instances = 1,
                                          std::string placement = "own");
@@ -96,31 +96,31 @@ template <class Scheduler, class Make>
       least_instances, std::move(placement));
 }
 
-/// The same policy, for clusters of at most so many instances.
+/// The same policy, for clusters of at most this many instances.
 [[nodiscard]] policy with_most(policy p, std::size_t instances);
 
-/// The same policy, which reads `cluster_options::pools`: 2 of them, or 3.
+/// The same policy, reading `cluster_options::pools`: 2 or 3 pools.
 [[nodiscard]] policy with_pools(policy p, std::size_t pools);
 
 /// The same policy, for requests with scores only.
 [[nodiscard]] policy needing_scores(policy p);
 
-/// Refuses a cluster that is too small or too large for `p`. @throws usage_error
+/// Rejects a cluster that is too small or too large for `p`. @throws usage_error
 void require_instances(const policy& p, std::size_t instances);
 
-/// Refuses routers in front of a policy whose placement is a part of it. @throws usage_error
+/// Rejects routers in front of a policy with a placement of its own. @throws usage_error
 void require_open_placement(const policy& p, const cluster_options& options);
 
-/// Refuses rows that `p` can make no sense of. @param what what messages call the rows.
+/// Rejects rows that `p` cannot use. @param what the name of the rows in messages.
 /// @throws usage_error a policy that needs scores and a row without one.
 void require_scores(const policy& p, std::span<const trace_row> rows, std::string_view what);
 
 /// The names of the parameters of `p`, for messages; empty if it has none.
 [[nodiscard]] std::string list_parameters(const policy& p);
 
-/// Finds policies by a comma-separated list of names, present ones or earlier ones; after a name, parameters of the
-/// policy may be set, each as `:PARAMETER=VALUE`, and are then a part of its name. @param what what messages call one
-/// of them.
+/// Finds policies by a comma-separated list of names, present or earlier ones. After a name, parameters of the policy
+/// may be set, each as `:PARAMETER=VALUE`; they become a part of its name. @param what the word for a policy in
+/// messages.
 /// @throws usage_error for an unknown, empty or repeated name, and for a parameter that is unknown or out of its range.
 [[nodiscard]] std::vector<policy> select_policies(std::span<const policy> all, std::string_view names,
                                                   std::string_view what = "policy");

@@ -25,7 +25,7 @@
 #include <vector>
 
 /// @file
-/// The cluster that a setting asks for, checked: everything that can be refused is refused here, before the first run.
+/// The cluster of a setting, checked: everything that can be rejected is rejected here, before the first run.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -37,29 +37,30 @@ inline constexpr double max_step_seconds = 1e6;
 /// @throws usage_error @throws input_error
 [[nodiscard]] profile find_profile(const std::string& text);
 
-/// The instances that a setting names: `8` of one profile, `4,4` of two profiles, or `4xPROFILE,4xPROFILE`.
+/// The instances of a setting: `8` of one profile, `4,4` of two profiles, or `4xPROFILE,4xPROFILE`.
 /// O(kinds); reads the profiles' files. @throws usage_error @throws input_error
 [[nodiscard]] std::vector<machines> machines_of(const setting& a);
 
-/// What goes wrong in a run of these rows: the faults that are named, and deaths at random. @throws usage_error
+/// The faults in a run of these rows: named ones, and random deaths. @throws usage_error
 [[nodiscard]] std::vector<fault> faults_of(const setting& a, std::size_t instances, std::span<const trace_row> rows,
                                            std::uint64_t seed);
 
-/// A step of the largest kind must take a time that is still a number worth simulating. @throws usage_error
+/// Checks that a step of the largest kind takes a time that is a finite number worth simulating. @throws usage_error
 void check_step_time(const instance_options& instance, const std::string& profile);
 
-/// Something is measured: requests arrive after the warm-up and before the drain. O(rows). @throws usage_error
+/// Checks that something is measured: requests arrive after the warm-up and before the drain. O(rows). @throws
+/// usage_error
 void check_window(const setting& a, std::span<const trace_row> rows);
 
-/// The routers that the requests come to; none if the setting names none. @throws usage_error
+/// The routers in front of the cluster; none if the setting has none. @throws usage_error
 [[nodiscard]] std::optional<routing> routing_of(const setting& a);
 
-/// The cluster for the rows of a seed, all checked. Pools that are to be planned stay open.
+/// The cluster for the rows of a seed, completely checked. Pools that are to be planned stay open.
 /// O(kinds * rows + instances). @throws usage_error
 [[nodiscard]] cluster_options size_cluster(const setting& a, std::span<const machines> cluster,
                                            std::span<const trace_row> rows, std::uint64_t seed);
 
-/// Refuses a policy that cannot run these rows on this cluster. O(rows). @param what what messages call the rows.
+/// Rejects a policy that cannot run these rows on this cluster. O(rows). @param what the name of the rows in messages.
 /// @throws usage_error
 void require_suitable(const policy& p, const cluster_options& options, std::span<const trace_row> rows,
                       std::string_view what);

@@ -19,23 +19,23 @@
 #include <vector>
 
 /// @file
-/// The requests that a setting asks for.
+/// The requests of a setting.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Requests of a built-in workload when the setting names no number.
+/// Requests of a built-in workload if the setting gives no number.
 inline constexpr std::size_t default_requests = 8000;
-/// Highest rate, and highest factor on a rate, that a setting may name.
+/// Highest rate, and highest factor on a rate, that a setting may have.
 inline constexpr double max_rate = 1e9;
 
-/// Reads the trace that a setting names, for instance `read_trace`.
+/// Reads the trace of a setting, for instance `read_trace`.
 using trace_reading = std::function<trace(const std::string& path, const trace_options& options)>;
 
-/// Where the rows to replay come from, for any seed and rate. A trace is read once.
+/// The source of the rows to replay, for any seed and rate. A trace is read once.
 class load_source {
  public:
-  /// Checks what the setting says of its load, and reads its trace. O(size of the trace); allocates its rows.
+  /// Checks the load of the setting, and reads its trace. O(size of the trace); allocates its rows.
   /// @throws usage_error @throws input_error as `read`
   explicit load_source(const setting& a, const trace_reading& read = &read_trace) {
     if (a.requests) {
@@ -77,7 +77,7 @@ class load_source {
     }
   }
 
-  /// A line that says what they are.
+  /// A line that describes them.
   [[nodiscard]] const std::string& what() const noexcept { return what_; }
   /// The workload's name, or the trace's.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -85,22 +85,22 @@ class load_source {
   [[nodiscard]] bool is_trace() const noexcept { return workload_ == nullptr; }
   /// The trace as it was read; an empty one if it is a workload.
   [[nodiscard]] const trace& read() const noexcept { return trace_; }
-  /// Sentences on what of the trace was not read as it stands in the file; empty if there are none.
+  /// Sentences on what of the trace was not read unchanged; empty if there are none.
   [[nodiscard]] std::string unused() const { return describe_unused(trace_); }
-  /// Whether there are later turns of sessions, which come when they like.
+  /// Whether there are later turns of sessions, which come after their earlier ones.
   [[nodiscard]] bool has_sessions() const noexcept {
     return is_trace() ? trace_.has_sessions : workload_->sessions.has_value();
   }
-  /// Whether it is a trace that says when its requests arrive.
+  /// Whether it is a trace with arrivals.
   [[nodiscard]] bool has_arrivals() const noexcept { return is_trace() && trace_.has_arrivals; }
-  /// Windows from which other seeds than the first draw a trace with arrivals; 0: all seeds replay the same rows.
+  /// Windows from which seeds other than the first draw a trace with arrivals; 0: all seeds replay the same rows.
   [[nodiscard]] std::size_t windows(const setting& a) const {
     if (!has_arrivals()) return 0;
     return resample_windows(rows(a, static_cast<std::uint64_t>(a.seed)));
   }
   /// Whether other seeds have other arrivals.
   [[nodiscard]] bool draws(const setting& a) const { return !has_arrivals() || windows(a) != 0; }
-  /// What several seeds are of a trace that says when its requests arrive, in a sentence; else empty.
+  /// A sentence on the meaning of several seeds for a trace with arrivals; else empty.
   [[nodiscard]] std::string describe_seeds(const setting& a) const {
     if (!has_arrivals()) return {};
     const std::size_t n = windows(a);
@@ -115,13 +115,13 @@ class load_source {
         "anew, from up to that much earlier or later.\n",
         a.seed, n);
   }
-  /// A sentence where more requests were asked for than there are; empty if not.
+  /// A sentence if more requests were asked for than there are; else empty.
   [[nodiscard]] std::string fewer() const {
     if (!is_trace() || requests_ <= trace_.rows.size()) return {};
     return fmt::format("{} has {} requests: fewer than --requests {}.\n", name_, trace_.rows.size(), requests_);
   }
-  /// The rows of a seed, at the rate that `a` asks for. Of a trace with arrivals the seed that `a` names replays them,
-  /// others replay windows of them: see `resample`. O(rows); allocates them. @throws usage_error
+  /// The rows of a seed, at the rate of `a`. For a trace with arrivals, the seed of `a` replays it, and others replay
+  /// windows of it: see `resample`. O(rows); allocates them. @throws usage_error
   [[nodiscard]] std::vector<trace_row> rows(const setting& a, std::uint64_t seed) const {
     if (workload_ != nullptr) {
       const double rate = a.rate.value_or(workload_->rate * a.rate_scale.value_or(1.0));

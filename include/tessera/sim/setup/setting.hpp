@@ -11,35 +11,38 @@
 #include <vector>
 
 /// @file
-/// What a user asks of the simulator: a workload, a cluster and what goes wrong there. The command lines of the tools
-/// and the Python module fill it in. `load_source` and `size_cluster` check it and make rows and options of it.
+/// A user's request to the simulator: a workload, a cluster and its faults. The command lines of the tools and the
+/// Python module fill it in. `load_source` and `size_cluster` check it and turn it into rows and options.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// A workload and a cluster as their user names them. Nothing of it is checked yet.
+/// A workload and a cluster in the user's words. Nothing of it is checked yet.
 struct setting {
-  spelling how = spelling::options;  ///< How messages write the names of what is set here.
+  spelling how = spelling::options;  ///< How messages write the names of members.
 
-  std::string workload{};                     ///< A built-in one. Either this or `trace` is named.
-  std::string trace{};                        ///< A file, or what messages call its text.
+  std::string workload{};                     ///< A built-in one. Either this or `trace` is set.
+  std::string trace{};                        ///< A file, or the name of its text in messages.
   std::optional<double> rate{};               ///< Requests per second; by default the workload's own.
   std::optional<double> rate_scale{};         ///< A factor on the rate of a trace.
-  std::optional<std::int64_t> requests{};     ///< How many; by default those of the workload, or all of the trace.
-  std::int64_t seed = 1;                      ///< Of all that is drawn: the workload, faults, random placements.
-  std::optional<std::int64_t> hash_tokens{};  ///< Tokens for which one of a trace's hashes of prompts stands.
-  std::string time_unit{};                    ///< `s`, `ms`, `us` or `ns`, of a trace's times; by default as it says.
-  std::optional<std::int64_t> run{};          ///< Which of several runs of a trace.
+  std::optional<std::int64_t> requests{};     ///< Number of requests; by default those of the workload, or all of the
+                                              ///< trace.
+  std::int64_t seed = 1;                      ///< The seed of everything random: the workload, faults, random
+                                              ///< placements.
+  std::optional<std::int64_t> hash_tokens{};  ///< Tokens per prompt hash of a trace.
+  std::string time_unit{};                    ///< `s`, `ms`, `us` or `ns`: the unit of a trace's times; by default as
+                                              ///< the trace says.
+  std::optional<std::int64_t> run{};          ///< The run to read of a trace with several.
 
   std::string instances = "8";            ///< `8`, `4,4`, or `4xPROFILE,4xPROFILE`.
   std::string profile{default_profile};   ///< A built-in one, or a file.
-  instance_size size{};                   ///< What each instance holds and does in a step.
-  bool prefix_cache = true;               ///< Blocks of KV that prompts share are kept and found.
+  instance_size size{};                   ///< The capacity of each instance, and its limits per step.
+  bool prefix_cache = true;               ///< KV blocks that prompts share are kept and found.
   std::string placement{};                ///< By name; by default the policy's own.
-  std::optional<std::int64_t> routers{};  ///< That place requests, each with a book of its own.
+  std::optional<std::int64_t> routers{};  ///< Number of routers that place requests, each with its own state.
   double report_interval = 1;             ///< Seconds.
-  bool router_shares = false;             ///< Routers tell each other at once what they place.
-  std::string pools{};                    ///< `PREFILL/DECODE[/MIXED]`; `auto`, which the tool plans; or none.
+  bool router_shares = false;             ///< Routers tell each other at once where they place requests.
+  std::string pools{};                    ///< `PREFILL/DECODE[/MIXED]`, or `auto`, which the tool plans, or none.
 
   std::vector<std::string> faults{};  ///< Each as `parse_fault` reads it.
   std::optional<double> mtbf{};       ///< Seconds.

@@ -22,7 +22,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// The expected length that is in the member `score` of a simulated request.
+/// The expected length in the member `score` of a simulated request.
 struct scored_length {
   /// 0 if there is none.
   [[nodiscard]] tokens operator()(const request& r) const noexcept {
@@ -30,21 +30,21 @@ struct scored_length {
   }
 };
 
-/// The scores of `rows` as expected output lengths, learned from the scores and lengths of a `history`, with a step for
-/// every 64 scores. Rows without a score expect the mean; without a history nobody expects anything.
+/// Turns the scores of `rows` into expected output lengths, learned from the scores and lengths of a `history`, with a
+/// step for every 64 scores. Rows without a score expect the mean; without a history no row has an expectation.
 void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts);
 
-/// A request of which something is known: that it has ended after so many tokens, or has so many and runs.
+/// The known output of a request: it has ended after this many tokens, or has this many and runs.
 struct seen_output {
-  float score = std::numeric_limits<float>::quiet_NaN();  ///< As the workload says; NaN: none.
-  tokens length{};                                        ///< Of its output, or what there is of it so far.
+  float score = std::numeric_limits<float>::quiet_NaN();  ///< The workload's score; NaN: none.
+  tokens length{};                                        ///< The length of its output, or its output so far.
   bool ended = true;                                      ///< Whether that is all.
   tokens prompt{};                                        ///< Its prompt.
 };
 
-/// What is expected of requests, learned from those that were seen lately: a length for each score, without a score for
-/// each class of prompts (`rank::prompt_classes`), and how long outputs are that have the same expected length, which
-/// says what is expected of a request anew when it has reasoned for a while. Knows nothing before `learn`.
+/// Expected lengths, learned from requests seen lately. It has a length for each score, and without a score for each
+/// class of prompts (`rank::prompt_classes`). It also has the distribution of outputs with the same expected length,
+/// which updates the expectation for a request that has reasoned for a while. Knows nothing before `learn`.
 class learned_lengths {
  public:
   learned_lengths();
@@ -57,11 +57,13 @@ class learned_lengths {
   learned_lengths(const learned_lengths&) = delete;
   learned_lengths& operator=(const learned_lengths&) = delete;
 
-  /// Forgets what was learned, and learns from these. Those that run count for what they will be, by the lengths of
-  /// those that have come as far (Buckley and James, "Linear regression with censored data", 1979): the short ones end
-  /// first, and without the others all would be expected to be short. Two rounds of O(n log n); allocates.
-  /// @param predicts whether scores are looked at; otherwise it is as if there were none.
-  /// @param per_step scores that share an expectation, at least: the more, the less it depends on single outputs.
+  /// Forgets what was learned, and learns from these. A running request counts with the length that it will have, by
+  /// the lengths of requests that have come as far. (Buckley and James, "Linear regression with censored data", 1979.)
+  /// Short requests end first, and without the running ones all would be expected to be short. Two rounds of O(n log
+  /// n); allocates.
+  /// @param predicts whether scores are used; otherwise it is as if there were none.
+  /// @param per_step the least number of scores that share an expectation: the more, the less it depends on single
+  /// outputs.
   void learn(std::span<const seen_output> seen, bool predicts = true, std::size_t per_step = 64) {
     const auto score_of = [predicts](const seen_output& o) {
       return predicts ? o.score : std::numeric_limits<float>::quiet_NaN();
@@ -102,7 +104,8 @@ class learned_lengths {
       for (std::size_t i = 0; i != seen.size(); ++i) {
         const float score = score_of(seen[i]);
         calibrator_->observe(score, whole[i]);
-        // Who has nothing yet says nothing of his class: where many wait, all would be expected to be alike.
+        // A request without output carries no information about its class: if many wait, all would be expected to be
+        // alike.
         const bool begun = seen[i].ended || seen[i].length > tokens{};
         if (score != score && begun) classes_->observe(seen[i].prompt, whole[i]);
       }
@@ -112,22 +115,22 @@ class learned_lengths {
     }
   }
 
-  /// What is expected of a request with this score, or without one (NaN, or where `learn` was not to look at them) with
-  /// such a prompt, before it has begun. 0 before `learn`; without a score the mean of all where there are no two
-  /// classes of prompts.
+  /// The expectation for a request before it has begun, by its score. Without a score (NaN, or if `learn` did not use
+  /// them) it is by its prompt. 0 before `learn`; without a score the mean of all if there are no two classes of
+  /// prompts.
   [[nodiscard]] float expected_of(float score, tokens prompt) const noexcept {
     if (!calibrator_) return 0;
     if (!predicts_) score = std::numeric_limits<float>::quiet_NaN();
     const bool by_prompt = score != score && classes_->classes() > 1;
     return static_cast<float>((by_prompt ? (*classes_)(prompt) : (*calibrator_)(score)).count());
   }
-  /// The distributions, by expected length. At the same address for ever.
+  /// The distributions, by expected length. Their address never changes.
   [[nodiscard]] const rank::length_distribution& distributions() const noexcept { return *lengths_; }
-  /// An `order::output_predictor` for requests whose scores are expected lengths. This object must outlive it.
+  /// An `order::output_predictor` for requests with expected lengths as scores. This object must outlive it.
   [[nodiscard]] rank::expected_length<> expected() const noexcept { return {&*lengths_}; }
 
  private:
-  /// Over nothing.
+  /// Starts empty.
   void begin(std::size_t window) {
     lengths_.reset();
     memory_ = std::make_unique<memory>(

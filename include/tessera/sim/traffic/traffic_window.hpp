@@ -21,15 +21,15 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a server knows of its traffic: the last so many requests that arrived, in order, and what has become of them.
+/// A server's knowledge of its traffic: the last requests that arrived, in order, and their fates.
 class traffic_window {
  public:
-  /// Remembers so many requests. At least 4.
+  /// Remembers `most` requests. At least 4.
   explicit traffic_window(std::size_t most) : most_{most} {}
 
-  /// Called once. @param requests how many there will be at most.
+  /// Called once. @param requests the largest number of requests.
   void starts(std::size_t requests) { at_.assign(requests, nowhere); }
-  /// Takes earlier requests, of which all has been seen, as the last before `now_s`.
+  /// Adds earlier requests, completely known, as the last before `now_s`.
   void remember(std::span<const trace_row> history, double now_s) {
     const std::size_t n = std::min(history.size(), most_);
     for (const trace_row& r : history.last(n)) {
@@ -43,8 +43,8 @@ class traffic_window {
             .request = nowhere});
     }
   }
-  /// A request has arrived, or has been placed again, for its instance has died. Whether it is new. O(1).
-  /// @param score as the workload says.
+  /// A request has arrived, or has been placed again because its instance has died. Returns whether it is new. O(1).
+  /// @param score the workload's score.
   bool arrived(const request& r, float score, double now_s) {
     if (at_[r.index] != nowhere) return false;
     at_[r.index] = begun_ + seen_.size();
@@ -55,7 +55,7 @@ class traffic_window {
           .request = r.index});
     return true;
   }
-  /// `f(request index, score as the workload says, prompt)` for each that is here. O(n).
+  /// `f(request index, the workload's score, prompt)` for each present request. O(n).
   template <class F>
   void each_here(F&& f) const {
     for (const entry& e : seen_) {
@@ -82,21 +82,21 @@ class traffic_window {
 
   /// Requests that are remembered.
   [[nodiscard]] std::size_t size() const noexcept { return seen_.size(); }
-  /// Of them, those that have ended. O(1).
+  /// The number of these that have ended. O(1).
   [[nodiscard]] std::size_t ended() const noexcept { return ended_; }
-  /// Of the newer half, those that have ended. O(n).
+  /// The number of the newer half that have ended. O(n).
   [[nodiscard]] std::size_t newer_ended() const noexcept {
     const auto half = seen_.begin() + static_cast<std::ptrdiff_t>(seen_.size() / 2);
     return static_cast<std::size_t>(std::count_if(half, seen_.end(), [](const entry& e) { return e.ended; }));
   }
-  /// When the oldest arrived; NaN of none.
+  /// The arrival of the oldest; NaN if there is none.
   [[nodiscard]] double from_s() const noexcept {
     return seen_.empty() ? std::numeric_limits<double>::quiet_NaN() : seen_.front().arrival_s;
   }
 
-  /// Arrivals per second, over the last 1,024; 0 if they came all at once. A pause does not count: more than a minute
-  /// in which nobody came, and more than all of the time beside it; or a server would take the traffic after a night
-  /// for that of the night. O(1,024).
+  /// Arrivals per second, over the last 1,024; 0 if they came all at once. A pause does not count if it is longer than
+  /// a minute and longer than all the rest of the time. Otherwise a server would take the traffic after a night for
+  /// that of the night. O(1,024).
   [[nodiscard]] double rate() const noexcept {
     constexpr std::size_t lately = 1024;
     constexpr double minute_s = 60;
@@ -111,7 +111,7 @@ class traffic_window {
     return span > 0 ? static_cast<double>(n - 1) / span : 0;
   }
 
-  /// What is known of the outputs. `all`: the workload's requests, by row. O(n).
+  /// The known outputs. `all`: the workload's requests, by row. O(n).
   [[nodiscard]] std::vector<seen_output> outputs(std::span<const request> all) const {
     std::vector<seen_output> out;
     out.reserve(seen_.size());
@@ -121,15 +121,15 @@ class traffic_window {
     return out;
   }
 
-  /// How much longer the newer half's outputs, or prompts, are than the older half's: see `rank::length_shift`. Outputs
-  /// are compared among those of much the same score, or without one in the same class of prompts, who are served
-  /// alike.
+  /// How much longer the outputs, or prompts, of the newer half are than those of the older half: see
+  /// `rank::length_shift`. Outputs are compared among requests with similar scores, or without scores in the same class
+  /// of prompts, because these are served alike.
   struct shift {
-    double outputs = 0;  ///< Of the outputs.
-    double prompts = 0;  ///< Of the prompts.
-    double scores = 0;   ///< Of the scores, where they are looked at.
+    double outputs = 0;  ///< The shift of the outputs.
+    double prompts = 0;  ///< The shift of the prompts.
+    double scores = 0;   ///< The shift of the scores, if they are used.
   };
-  /// O(n log n).
+  /// Finds the shift. O(n log n).
   [[nodiscard]] shift find_shift(std::span<const request> all, const learned_lengths& lengths,
                                  bool predicts = true) const {
     std::vector<rank::known_length> outputs;
@@ -149,12 +149,13 @@ class traffic_window {
     return {rank::length_shift(outputs), rank::length_shift(prompts), rank::length_shift(scores)};
   }
 
-  /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths for scores. One that runs
-  /// has a length that it may come to: these are spread as those of the requests of much the same score, or without one
-  /// in the same class of prompts, that have come as far (Kaplan and Meier), and beyond the longest that was seen as
-  /// those of exponential lengths through that point (Brown, Hollander and Korwar 1974), lest a server that has just
-  /// begun knows of no long ones; but no longer than it may come to be. Of what one that still reasons will have
-  /// generated as large a part will be reasoning as of all that did. O(n log n).
+  /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths as scores. A running
+  /// request gets a length that it may reach. These lengths are spread as those of similar requests that have come as
+  /// far (Kaplan and Meier). Similar requests have similar scores, or without scores the same class of prompts.
+  /// Beyond the longest length seen, they are spread as exponential lengths through that point (Brown, Hollander and
+  /// Korwar 1974); otherwise a server that has just started would know of no long ones. They do not exceed the longest
+  /// possible length. A request that still reasons gets the same fraction of reasoning as all that have ended. O(n log
+  /// n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
                                             bool predicts) const {
     const std::vector<std::size_t> kinds = kinds_of(lengths, predicts);
@@ -185,7 +186,7 @@ class traffic_window {
         reasoning = reasons ? max(generated, tokens{std::llround(part * static_cast<double>(output.count()))})
                             : r.state().reasoning;
       }
-      // The last token is of the answer.
+      // The last token belongs to the answer.
       row.output_tokens = std::max<std::int64_t>(1, output.count());
       row.reasoning_tokens = std::min(reasoning.count(), row.output_tokens - 1);
       row.answer_tokens = row.output_tokens - row.reasoning_tokens;
@@ -196,14 +197,15 @@ class traffic_window {
 
  private:
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
-  static constexpr std::size_t alike = 32;                      ///< So many neighbours by score are taken to be alike.
+  static constexpr std::size_t alike = 32;                      ///< The number of neighbours by score that count as
+                                                                ///< similar.
   static constexpr std::size_t scored = std::size_t{1} << 31U;  // beyond all classes of prompts
 
   struct entry {
     double arrival_s = 0;
     tokens prompt{};
-    tokens output{};     // Of one that has ended,
-    tokens reasoning{};  // and of these.
+    tokens output{};     // The output of an ended request,
+    tokens reasoning{};  // and its reasoning.
     float score = 0;
     std::int32_t tenant = -1;
     bool ended = false;
@@ -211,22 +213,22 @@ class traffic_window {
     bool refused = false;
   };
 
-  /// Of all, the part that is longer than so much.
+  /// The fraction of all that is longer than `length`.
   struct part_left {
     tokens length{};
     double part = 1;
   };
-  /// That of neighbouring kinds, see `kinds_of`.
+  /// The curve of neighbouring kinds, see `kinds_of`.
   struct curve {
-    std::size_t last = 0;          // The last of the kinds,
-    std::vector<part_left> parts;  // at each length there is, ended or not; by length.
+    std::size_t last = 0;          // The last of the kinds.
+    std::vector<part_left> parts;  // Its values at each length, ended or not; by length.
   };
   struct known {
     std::size_t kind = 0;
     tokens length{};
     bool ended = false;
   };
-  /// By kind: at least so many have ended in each as are taken to be alike, if there are as many.
+  /// By kind: at least `alike` requests have ended in each, if there are that many.
   [[nodiscard]] std::vector<curve> survival(std::span<const request> all, const std::vector<std::size_t>& kinds) const {
     std::vector<known> seen;
     for (std::size_t i = 0; i != seen_.size(); ++i) {
@@ -242,7 +244,7 @@ class traffic_window {
       ended = 0;
     }
     if (ends.empty()) ends.push_back(0);
-    ends.back() = seen.size();  // too few to be alone belong to those before them
+    ends.back() = seen.size();  // a group that is too small joins the one before it
     std::vector<curve> curves;
     std::size_t from = 0;
     for (const std::size_t to : ends) {
@@ -264,7 +266,7 @@ class traffic_window {
     }
     return parts;
   }
-  /// The length that a part `place` of those are below that are longer than `than`.
+  /// The length at the quantile `place` among those longer than `than`.
   [[nodiscard]] static tokens longer_than(const std::vector<part_left>& curve, tokens than, double place) {
     const auto above =
         std::upper_bound(curve.begin(), curve.end(), than, [](tokens t, const part_left& p) { return t < p.length; });
@@ -277,7 +279,7 @@ class traffic_window {
     return tokens{std::max(than.count() + 1, static_cast<std::int64_t>(std::min(length, 1e7)))};
   }
 
-  /// Of what those have generated that reasoned and have ended, the part that was reasoning; half if there are none.
+  /// The fraction of reasoning in the outputs of ended requests that reasoned; half if there are none.
   [[nodiscard]] double reasoning_part() const {
     double reasoning = 0, all = 0;
     for (const entry& e : seen_) {
@@ -301,8 +303,8 @@ class traffic_window {
     const std::size_t at = at_[r.index];
     return at == nowhere || at < begun_ ? nullptr : &seen_[at - begun_];
   }
-  /// By request, of whom much the same is expected who are neighbours: where its score is among all, from `scored` + 1
-  /// on, equal scores at the first place; without a score what is expected in its class of prompts.
+  /// By request, a number that is close for requests with similar expectations. With a score, its place among all, from
+  /// `scored` + 1 on, equal scores at the first place. Without a score, the expectation of its class of prompts.
   [[nodiscard]] std::vector<std::size_t> kinds_of(const learned_lengths& lengths, bool predicts) const {
     const auto has_score = [predicts](const entry& e) { return predicts && e.score == e.score; };
     std::vector<float> sorted;
@@ -328,10 +330,10 @@ class traffic_window {
   }
 
   std::size_t most_;
-  std::size_t begun_ = 0;  // Those that were forgotten.
-  std::size_t ended_ = 0;  // Of those that are remembered.
+  std::size_t begun_ = 0;  // The number forgotten.
+  std::size_t ended_ = 0;  // The number of remembered ones that have ended.
   std::deque<entry> seen_;
-  std::vector<std::size_t> at_;  // By request: how many came before it.
+  std::vector<std::size_t> at_;  // By request: the number that came before it.
 };
 
 }  // namespace sim

@@ -12,8 +12,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Nine of ten turns that follow a tool call in `rows` come no longer than this after the one that made it; 0 without
-/// any. O(n).
+/// The 90th percentile of the gap between a tool call in `rows` and the turn that follows it; 0 without any. O(n).
 [[nodiscard]] double usual_think_s(std::span<const trace_row> rows);
 
 }  // namespace sim

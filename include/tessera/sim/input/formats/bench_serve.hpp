@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// The files of vLLM's and SGLang's serving benchmarks: for each run an object, with an array for each column.
+/// The files of vLLM's and SGLang's serving benchmarks: an object for each run, with an array for each column.
 
 TESSERA_NAMESPACE_BEGIN
 

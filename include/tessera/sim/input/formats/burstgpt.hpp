@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// BurstGPT: seconds, and rows with a response of 0 tokens, which failed.
+/// BurstGPT: times in seconds. Rows with a response of 0 tokens have failed.
 
 TESSERA_NAMESPACE_BEGIN
 

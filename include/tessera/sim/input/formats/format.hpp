@@ -10,37 +10,38 @@
 #include <string_view>
 
 /// @file
-/// What a format of traces is: the names of its columns and what they mean. Each format is one constant, in a file of
-/// its own; `formats.hpp` lists them.
+/// A format of traces: the names of its columns and their meaning. Each format is one constant, in a file of its own;
+/// `formats.hpp` lists them.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim::detail {
 
-/// What a column of a trace means.
+/// The meaning of a column of a trace.
 enum class column : std::uint8_t {
   arrival,      ///< When the request arrives: a number or a date and a time.
   ended,        ///< When it ended, in the unit of `arrival`.
   prompt,       ///< Prompt tokens.
   output,       ///< Output tokens, reasoning included.
-  reasoning,    ///< Reasoning tokens, of the output.
-  answer,       ///< Answer tokens, of the output.
+  reasoning,    ///< The reasoning tokens of the output.
+  answer,       ///< The answer tokens of the output.
   ratio,        ///< Reasoning tokens by output tokens.
-  usage,        ///< An object whose members `input...` and `output...` add up to prompt and output.
+  usage,        ///< An object: its members `input...` add up to the prompt tokens, its members `output...` to the
+                ///< output tokens.
   score,        ///< Predicted rank of the length.
-  session,      ///< Equal text: turns of one session.
+  session,      ///< Rows with equal text are turns of one session.
   turn,         ///< Number of the turn; 0 begins another session of that name.
   think,        ///< Time from the end of the turn before.
-  tenant,       ///< Whose request it is.
-  tool,         ///< 1: the turn ends with the call of a tool.
+  tenant,       ///< The tenant of the request.
+  tool,         ///< 1: the turn ends with a tool call.
   hashes,       ///< Numbers of blocks of the prompt.
   id,           ///< Name of the request, for `parent`.
-  parent,       ///< The request whose session this one continues.
+  parent,       ///< The request with the session that this one continues.
   status,       ///< An HTTP status, or a word such as `success` or `failed`.
   span_status,  ///< The status of an OpenTelemetry span: 2 or `ERROR` is a failure.
-  error,        ///< Anything but nothing, `null`, `false` and 0: the request failed.
+  error,        ///< The request failed if it is anything except empty, `null`, `false` or 0.
   succeeded,    ///< `false` or 0: the request failed.
-  kind,         ///< Which records are requests: see `trace_format::kinds`.
+  kind,         ///< Distinguishes requests from other records: see `trace_format::kinds`.
   count
 };
 inline constexpr auto column_count = static_cast<std::size_t>(column::count);
@@ -49,28 +50,30 @@ inline constexpr auto column_count = static_cast<std::size_t>(column::count);
 struct column_name {
   column is;
   std::string_view name;
-  double unit = 0;  ///< Of times: units per second, as 1000 for milliseconds; 0: the name does not say.
+  double unit = 0;  ///< For times: units per second, for example 1000 for milliseconds; 0: the name does not say.
 };
 
-/// One format. A file is of the first format in `formats.hpp` whose marks it has, and a prompt and an output.
+/// One format. A file has the first format in `formats.hpp` that fits: the file has its marks, a prompt and an output.
 struct trace_format {
-  std::string_view whose;                      ///< For messages.
-  std::span<const column_name> names{};        ///< Of names for the same column, the first that a record has counts.
+  std::string_view whose;                      ///< Its name in messages.
+  std::span<const column_name> names{};        ///< If a record has several names for one column, the first in this list
+                                               ///< counts.
   std::span<const std::string_view> marks{};   ///< Names that the first record has, besides a prompt and an output.
   std::string_view within{};                   ///< Path of arrays from the document to the records.
   std::span<const std::string_view> failed{};  ///< Paths of arrays of records that failed.
   std::span<const std::string_view> kinds{};   ///< Values of `column::kind` that are requests; others are left out.
-  std::span<const std::string_view> others{};  ///< Values of `column::kind` that are not requests.
-  double whole_unit = 0;           ///< Units per second of whole numbers that are no dates; 0: nothing tells, so ask.
-  std::int64_t hash_tokens = 512;  ///< Tokens that each of `column::hashes` stands for.
-  bool runs = false;               ///< A file may hold several runs, of which one is read.
-  bool table = false;              ///< One object whose members are columns, as arrays.
-  bool marked = false;             ///< The marks tell it alone: the first record may have no tokens.
-  bool sparse = false;             ///< Records without prompt and output are something else, and left out.
-  std::string_view refusal{};      ///< Not empty: it cannot be read; what to give instead.
+  std::span<const std::string_view> others{};  ///< Values of `column::kind` that are other records.
+  double whole_unit = 0;           ///< Units per second of whole numbers that are not dates; 0: unknown, so the user
+                                   ///< must say.
+  std::int64_t hash_tokens = 512;  ///< Tokens per entry of `column::hashes`.
+  bool runs = false;               ///< A file may hold several runs; one is read.
+  bool table = false;              ///< One object; its members are columns, as arrays.
+  bool marked = false;             ///< The marks alone identify it: the first record may have no tokens.
+  bool sparse = false;             ///< Records without prompt and output are something else, and are left out.
+  std::string_view refusal{};      ///< Not empty: it cannot be read, and this says what to use instead.
 };
 
-/// A name as formats spell it: lower case, with underscores for blanks and hyphens.
+/// The normal form of a name in formats: lower case, with underscores for blanks and hyphens.
 [[nodiscard]] inline std::string normalised(std::string_view name) {
   std::string out{name};
   for (char& c : out) {

@@ -18,7 +18,7 @@
 #include <array>
 
 /// @file
-/// All formats of traces, the narrower before the wider.
+/// All formats of traces, narrower ones before wider ones.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// guidellm's `benchmarks.json`: a run for each benchmark; errored and incomplete requests are left out.
+/// guidellm's `benchmarks.json`: one run per benchmark; errored and incomplete requests are left out.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 /// @file
-/// Observations of Langfuse, as its API returns them, as its blob storage has them, or as its tables are exported. What
-/// is no generation is left out.
+/// Observations of Langfuse, as its API returns them, as its blob storage has them, or as its tables are exported.
+/// Observations that are not generations are left out.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// LiteLLM's spend logs, as a table or as the proxy returns them: the own names, with its start of the request.
+/// LiteLLM's spend logs, as a table or as the proxy returns them: this project's names, with its start of the request.
 
 TESSERA_NAMESPACE_BEGIN
 

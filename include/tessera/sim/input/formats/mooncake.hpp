@@ -7,8 +7,8 @@
 #include <string_view>
 
 /// @file
-/// The shape of Mooncake's traces: with blocks of 512 tokens and milliseconds; aiperf's, with sessions and delays; and
-/// Bailian's, with chats, blocks of 16 tokens and seconds. With neither hashes nor sessions nothing tells the unit.
+/// Three formats of one shape. Mooncake's traces: blocks of 512 tokens, milliseconds. Aiperf's: sessions and delays.
+/// Bailian's: chats, blocks of 16 tokens, seconds. Without hashes and sessions the unit is unknown.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// The project's own columns, and the names that service logs, ServeGen and OpenAI's responses have for them.
+/// The project's own columns, and their names in service logs, ServeGen and OpenAI's responses.
 
 TESSERA_NAMESPACE_BEGIN
 

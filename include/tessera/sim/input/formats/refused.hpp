@@ -7,7 +7,7 @@
 #include <string_view>
 
 /// @file
-/// Files of the trade that hold no requests one by one, or no tokens, and what to give instead.
+/// Common files without single requests, or without tokens, and the files to use instead.
 
 TESSERA_NAMESPACE_BEGIN
 
