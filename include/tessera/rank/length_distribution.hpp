@@ -32,7 +32,7 @@ struct running_length {
 /// length. Without these, a look at a server that has just started would see only short requests.
 ///
 /// Scores are put into groups as even in size as equal scores allow, lengths into bins that are an eighth wide. Each
-/// group has a life table, the actuarial estimate of Cutler and Ederer 1958: a request censored within a bin was at
+/// group has a life table, the actuarial estimate of Cutler and Ederer (1958). A request censored within a bin was at
 /// risk for half of it. Within a bin lengths are assumed to be spread evenly. Only the order of the scores counts.
 ///
 /// `drift` says whether lengths still are as learned. It adds up the distances from the middle of the places that ended

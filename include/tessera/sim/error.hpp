@@ -12,7 +12,7 @@
 #include <string_view>
 
 /// @file
-/// Errors of the simulator and its tools. The simulator is a tool, not the hot path: a bad file or a bad argument is an
+/// Errors of the simulator and its tools. The simulator is a tool, not the hot path. A bad file or a bad argument is an
 /// exception that names the place and what was expected.
 
 TESSERA_NAMESPACE_BEGIN

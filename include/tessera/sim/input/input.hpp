@@ -49,8 +49,8 @@ inline constexpr std::string_view gzip_magic = "\x1f\x8b";
   return line;
 }
 
-/// Rejects text that is not plain: an empty one, a packed or binary file with known first bytes, UTF-16, a NUL byte, a
-/// line longer than `longest` bytes. O(size of the text).
+/// Rejects text that is empty or not plain: packed or binary files with known first bytes, UTF-16, a NUL byte, a line
+/// above `longest` bytes. O(size of the text).
 /// @param text without a byte order mark. @throws input_error at the first such place.
 void require_plain_text(std::string_view text, std::string_view name, std::string_view what,
                         std::size_t longest = max_line_bytes);

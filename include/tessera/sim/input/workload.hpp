@@ -264,7 +264,7 @@ namespace detail {
 }  // namespace detail
 
 /// Draws `requests` rows in order of arrival. The lengths do not depend on the rate, nor the arrival pattern on the
-/// lengths: the same seed at another rate is the same work, faster or slower. If the workload has sessions, the
+/// lengths. So the same seed at another rate is the same work, faster or slower. If the workload has sessions, the
 /// sessions arrive, at a rate that gives `rate` requests per second. The rows of a session are contiguous, with the
 /// arrival of its first turn.
 /// @param rate requests per second; the workload's own if empty.

@@ -24,8 +24,8 @@ inline constexpr double output_service = 2;
   return prompt_service * static_cast<double>(prompt_tokens) + output_service * static_cast<double>(output_tokens);
 }
 
-/// The due shares of `all` for tenants that ask for `asked`: equal shares, but no more than a tenant asks for, which
-/// leaves more to the others (max-min fairness). O(n log n).
+/// The due shares of `all` for tenants that ask for `asked` (max-min fairness). Shares are equal, but no more than a
+/// tenant asks for, which leaves more to the others. O(n log n).
 [[nodiscard]] std::vector<double> fair_shares(std::span<const double> asked, double all);
 
 /// The smallest fraction of its due share that a tenant was given, with its fair share of all that was given. 1: no

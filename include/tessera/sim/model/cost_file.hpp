@@ -18,7 +18,7 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What a cost file holds.
+/// The content of a cost file.
 struct cost_file {
   cost::qoe_model qoe{};           ///< Seconds per output token.
   cost::transfer_cost transfer{};  ///< Seconds.
@@ -27,12 +27,12 @@ struct cost_file {
   friend bool operator==(const cost_file&, const cost_file&) = default;
 };
 
-/// As JSON, with every digit that reading it back needs, ending in a newline.
+/// As JSON, with all digits needed to read it back, ending in a newline.
 [[nodiscard]] std::string to_json(const cost_file& c);
 
-/// Reads a cost model from JSON: all keys are needed, no others are taken.
-/// @param file what messages call it.
-/// @throws input_error at the first key or value that is not as it should be.
+/// Reads a cost model from JSON: all keys are required, no others are allowed.
+/// @param file its name in messages.
+/// @throws input_error at the first bad key or value.
 [[nodiscard]] cost_file parse_cost(std::string_view text, std::string_view file);
 
 /// Reads a cost file.

@@ -9,7 +9,7 @@
 #include <vector>
 
 /// @file
-/// What an instance is made of: a model and the hardware it runs on. Built-in ones: sim/model/profiles.hpp; the user's
+/// The parts of an instance: a model and the hardware it runs on. Built-in ones: sim/model/profiles.hpp; the user's
 /// own, as JSON: sim/model/profile_file.hpp.
 
 TESSERA_NAMESPACE_BEGIN
@@ -22,24 +22,24 @@ struct model_spec {
   double parameters = 0;          ///< All of them, embeddings included.
   std::int64_t layers = 0;        ///< Transformer layers.
   std::int64_t query_heads = 0;   ///< Attention heads of a layer.
-  std::int64_t kv_heads = 0;      ///< Heads whose keys and values are kept.
+  std::int64_t kv_heads = 0;      ///< Key and value heads of a layer.
   std::int64_t head_dim = 0;      ///< Numbers in a head.
   std::int64_t hidden_size = 0;   ///< Width of the activations between layers. 0: that of all query heads together.
-  std::int64_t max_context = 0;   ///< Tokens of a prompt and its output, extensions included. 0: not said.
+  std::int64_t max_context = 0;   ///< Tokens of a prompt and its output, extensions included. 0: unknown.
   double bytes_per_weight = 2;    ///< 2: bf16, fp16.
   double bytes_per_kv_value = 2;  ///< 2 for 16-bit KV, 1 for 8-bit.
-  /// Of a mixture of experts: parameters that one token is multiplied with. 0: all of them.
+  /// For a mixture of experts: parameters that one token is multiplied with. 0: all of them.
   double active_parameters = 0;
   std::int64_t experts = 0;            ///< Routed experts of a layer. 0: a dense model.
-  std::int64_t experts_per_token = 0;  ///< Of these, how many a token is sent to.
+  std::int64_t experts_per_token = 0;  ///< The number of these that a token is sent to.
 
-  /// Of the whole model.
+  /// Size of the whole model.
   [[nodiscard]] double weight_bytes() const noexcept { return parameters * bytes_per_weight; }
   /// Parameters that one token is multiplied with.
   [[nodiscard]] double parameters_per_token() const noexcept {
     return active_parameters > 0 ? active_parameters : parameters;
   }
-  /// Parameters of all routed experts together; 0 for a dense model. What a token uses of them is in proportion.
+  /// Parameters of all routed experts together; 0 for a dense model. A token uses a proportional part.
   [[nodiscard]] double expert_parameters() const noexcept {
     if (experts <= experts_per_token) return 0;
     return (parameters - parameters_per_token()) * static_cast<double>(experts) /
@@ -63,37 +63,38 @@ struct model_spec {
 struct gpu_spec {
   std::string name;                  ///< For reports.
   double flops = 0;                  ///< Dense peak at the model's precision, operations per second.
-  double flops_efficiency = 1;       ///< Part of it that large matrix products reach.
+  double flops_efficiency = 1;       ///< Fraction of it that large matrix products reach.
   double bytes_per_s = 0;            ///< Memory bandwidth.
-  double bandwidth_efficiency = 1;   ///< Part of it that reading weights and KV reaches.
-  double memory_bytes = 0;           ///< Of one GPU.
-  double usable_memory = 1;          ///< Part of the memory that weights and KV may take; the rest is activations.
+  double bandwidth_efficiency = 1;   ///< Fraction of it that reading weights and KV reaches.
+  double memory_bytes = 0;           ///< Memory of one GPU.
+  double usable_memory = 1;          ///< Fraction of the memory for weights and KV; the rest is activations.
   double launch_seconds = 0;         ///< Fixed cost of a step: kernel launches, sampling, the engine's own work.
-  std::int64_t multiprocessors = 0;  ///< How many it has; 0: not said. `calibrate` makes use of it.
+  std::int64_t multiprocessors = 0;  ///< Their number; 0: unknown. `calibrate` uses it.
 };
 
-/// What a device is connected to.
+/// The connections of a device.
 struct link_spec {
   double host_bytes_per_s = 0;    ///< Device to host memory, each way.
   double host_memory_bytes = 0;   ///< Host memory for swapped KV.
   double fabric_bytes_per_s = 0;  ///< Instance to instance.
 };
 
-/// What one device draws. Both 0: not said.
+/// The power of one device. Both 0: unknown.
 struct power_spec {
   double idle_watts = 0;  ///< While it waits for work.
   double busy_watts = 0;  ///< During a step, on average.
 };
 
-/// How the decode attention kernel spreads a batch over the device: it cuts the KV of a sequence, for each KV head,
-/// into chunks that multiprocessors work off. How many is decided for the batch as a whole, so that the chunks of one
-/// long sequence among short ones are long too, and the device waits for the last of them (CascadeInfer, section 2.3).
+/// How the decode attention kernel spreads a batch over the device. It cuts the KV of a sequence, for each KV head,
+/// into chunks that multiprocessors work off. The number of chunks is set for the batch as a whole. So the chunks of
+/// one long sequence among short ones are also long, and the device waits for the last of them (CascadeInfer, section
+/// 2.3).
 struct attention_spec {
   std::int64_t multiprocessors = 0;  ///< 0: every batch is spread perfectly.
   double splits = 1;                 ///< Chunks per sequence and KV head in a batch that fills the device. At least 1.
 };
 
-/// Measured step times, in place of the roofline's. Either table may be empty.
+/// Measured step times, which replace the roofline's. Either table may be empty.
 struct measured_times {
   /// A decode step of `batch` sequences with `context` tokens of KV each.
   struct decode_point {
@@ -115,25 +116,25 @@ struct measured_times {
 struct profile {
   std::string name;            ///< As in `--profile`.
   model_spec model;            ///< The model that is served.
-  gpu_spec gpu;                ///< What serves it.
-  link_spec links;             ///< What connects the GPUs, and the host.
-  measured_times measured;     ///< Measured step times; used instead of the estimate where there are any.
+  gpu_spec gpu;                ///< The device.
+  link_spec links;             ///< The connections of the GPUs and the host.
+  measured_times measured;     ///< Measured step times; they replace the estimate where there are any.
   attention_spec attention{};  ///< How attention is estimated.
-  step_terms terms{};          ///< What was measured of a step's time beyond the roofline.
+  step_terms terms{};          ///< Measured parts of a step's time beyond the roofline.
   parallel_spec parallel{};    ///< Devices that serve together.
-  power_spec power{};          ///< What each of them draws.
-  std::string source{};        ///< Where the numbers are from, and how far off they were.
+  power_spec power{};          ///< The power of each of them.
+  std::string source{};        ///< The source of the numbers, and their error.
 
   /// Bytes of KV that one token takes on all devices: with more devices than KV heads some hold copies.
   [[nodiscard]] double kv_bytes_per_token() const noexcept {
     const std::int64_t copies = (parallel.tensor + model.kv_heads - 1) / model.kv_heads;
     return model.kv_bytes_per_token() * static_cast<double>(parallel.tensor > model.kv_heads ? copies : 1);
   }
-  /// Tokens whose KV fits beside the weights; not more than 0 when the weights alone do not fit.
+  /// Tokens of KV that fit beside the weights; at most 0 if the weights alone do not fit.
   [[nodiscard]] double kv_tokens() const noexcept {
     return (parallel.devices() * gpu.memory_bytes * gpu.usable_memory - model.weight_bytes()) / kv_bytes_per_token();
   }
-  /// Whole blocks of `block_size` tokens whose KV fits beside the weights; at least 0.
+  /// Whole blocks of `block_size` tokens of KV that fit beside the weights; at least 0.
   [[nodiscard]] blocks kv_blocks(tokens block_size) const noexcept {
     return whole(kv_tokens() / static_cast<double>(block_size.count()));
   }

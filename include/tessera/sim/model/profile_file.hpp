@@ -27,7 +27,7 @@ namespace sim {
 
 namespace detail {
 
-/// A term of `step_terms` in a file: its name, its place, and the numbers that it may be.
+/// A term of `step_terms` in a file: its name, its member, and its range.
 struct term_key {
   const char* name;
   double step_terms::*value;
@@ -48,13 +48,13 @@ inline constexpr std::array<term_key, 10> term_keys{
 
 }  // namespace detail
 
-/// A profile as JSON, with every key that `parse_profile` wants: a start for one's own. Of those that need not be there
-/// only what is not neutral.
+/// A profile as JSON, with every key that `parse_profile` requires: a start for your own. Optional keys are included
+/// only if they are not neutral.
 [[nodiscard]] std::string to_json(const profile& p);
 
 namespace detail {
 
-/// One JSON object of a profile, read key by key; names the key, the line and the column of whatever is wrong.
+/// One JSON object of a profile, read key by key. Errors name the key, the line and the column.
 class profile_reader {
  public:
   profile_reader(std::string_view text, std::string_view name, const nlohmann::json& value,
@@ -63,7 +63,7 @@ class profile_reader {
     if (!value_.is_object()) fail(path_, label({}) + ", an object", found(path_));
   }
 
-  /// Refuses keys other than these.
+  /// Rejects keys other than these.
   void allow(std::initializer_list<std::string_view> keys) const {
     allow(std::vector<std::string_view>{keys.begin(), keys.end()});
   }
@@ -121,7 +121,7 @@ class profile_reader {
     return readers;
   }
 
-  /// Refuses the value of `key`; empty: this object as a whole.
+  /// Rejects the value of `key`; empty: this object as a whole.
   [[noreturn]] void refuse(std::string_view key, const std::string& expected, const std::string& instead) const {
     fail(key.empty() ? path_ : sub(key), expected, instead);
   }
@@ -165,10 +165,10 @@ class profile_reader {
 
 }  // namespace detail
 
-/// Reads a profile from JSON: the keys of `to_json`, no others. Those of name, model, gpu and links are needed, but for
-/// the experts and the multiprocessors; what else is left out is neutral.
-/// @param file what messages call it.
-/// @throws input_error at the first key or value that is not as it should be.
+/// Reads a profile from JSON: the keys of `to_json`, no others. The keys of name, model, gpu and links are required,
+/// except for the experts and the multiprocessors. Other missing keys are neutral.
+/// @param file its name in messages.
+/// @throws input_error at the first bad key or value.
 [[nodiscard]] profile parse_profile(std::string_view text, std::string_view file);
 
 /// The built-in profile of that name, or the file of that name if it has a `/` or ends in `.json`.

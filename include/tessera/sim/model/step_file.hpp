@@ -11,25 +11,25 @@
 #include <vector>
 
 /// @file
-/// Measured steps as CSV, what `calibrate` fits a profile to. Two forms, told apart by their header:
+/// Measured steps as CSV: `calibrate` fits a profile to them. Two forms, told apart by their header:
 ///
 ///     kind,prefill_tokens,prefill_history,decodes,decode_context,seconds
 ///     mixed,512,4096,32,1024,0.0457
 ///
-/// is a step with a chunk of 512 prompt tokens after 4,096 that were there, and 32 requests that decode with 1,024
-/// tokens of KV each. `kind` is decode, prefill or mixed. A table of pure steps is shorter:
+/// is a step with a chunk of 512 prompt tokens after 4,096 computed ones, and 32 decodes with 1,024 tokens of KV each.
+/// `kind` is decode, prefill or mixed. A table of pure steps is shorter:
 ///
 ///     kind,batch,length,seconds
 ///     decode,32,1024,0.0121
 ///     prefill,1,1024,0.0424
 ///
-/// where a prefill is of `batch` whole prompts. Seconds are of the whole step. A step may be there more than once.
+/// where a prefill has `batch` whole prompts. Seconds are those of the whole step. A step may occur more than once.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What a measured step is of. A prefill with history continues a prompt.
+/// The kind of a measured step. A prefill with history continues a prompt.
 enum class step_kind : std::uint8_t { decode, prefill, history, mixed };
 
 /// Names of `step_kind`, in its order.
@@ -37,16 +37,16 @@ inline constexpr std::array<std::string_view, 4> step_kind_names{"decode", "pref
 
 /// One measured step.
 struct measured_step {
-  step_kind kind = step_kind::decode;  ///< By its numbers.
-  std::int64_t prompts = 0;            ///< Chunks of prompts, all alike:
+  step_kind kind = step_kind::decode;  ///< Determined by its numbers.
+  std::int64_t prompts = 0;            ///< Chunks of prompts, all equal:
   std::int64_t tokens = 0;             ///< prompt tokens of each,
-  std::int64_t history = 0;            ///< after so many that are computed already.
+  std::int64_t history = 0;            ///< after this many computed tokens.
   std::int64_t decodes = 0;            ///< Requests that decode,
-  std::int64_t context = 0;            ///< with so many tokens of KV each.
-  double seconds = 0;                  ///< What the step took.
-  file_position at{};                  ///< Where in the file that is said.
+  std::int64_t context = 0;            ///< with this many tokens of KV each.
+  double seconds = 0;                  ///< The time of the step.
+  file_position at{};                  ///< Its place in the file.
 
-  /// As `step_timer` takes it.
+  /// In the form of `step_timer`.
   [[nodiscard]] step_shape shape() const noexcept {
     step_shape s;
     s.decodes = decodes;
@@ -61,7 +61,7 @@ struct measured_step {
   }
   /// Tokens that the step computes.
   [[nodiscard]] std::int64_t computed() const noexcept { return decodes + prompts * tokens; }
-  /// The same step, whatever it took.
+  /// Whether it is the same step, whatever its time.
   [[nodiscard]] bool same_step(const measured_step& o) const noexcept {
     return prompts == o.prompts && tokens == o.tokens && history == o.history && decodes == o.decodes &&
            context == o.context;
@@ -74,19 +74,19 @@ struct measured_step {
 /// The steps of a file.
 struct step_file {
   std::vector<measured_step> steps;  ///< In the order of the file.
-  bool can_mix = false;              ///< Its form has room for mixed steps.
-  std::uint64_t lines = 0;           ///< Of the file.
+  bool can_mix = false;              ///< Its form allows mixed steps.
+  std::uint64_t lines = 0;           ///< Lines of the file.
 };
 
-/// Most tokens of anything in a step file.
+/// Largest number of tokens in a step file.
 inline constexpr std::int64_t max_step_tokens = 100'000'000;
 /// Most requests of a step in a step file.
 inline constexpr std::int64_t max_step_requests = 65'536;
-/// Longest step of a step file, in seconds: whether it is in seconds is for others to judge.
+/// Longest step of a step file, in seconds. The caller judges whether the unit is plausible.
 inline constexpr double max_measured_seconds = 1e9;
 
-/// Reads measured steps. @param name what messages call the file.
-/// @throws input_error at the first thing that is not as the file comment says, or a file without a step.
+/// Reads measured steps. @param name the file's name in messages.
+/// @throws input_error at the first deviation from the file comment, or for a file without a step.
 [[nodiscard]] step_file parse_steps(std::string_view text, std::string_view name);
 
 /// Reads a file of measured steps. @throws input_error as `parse_steps`, and when the file cannot be read.

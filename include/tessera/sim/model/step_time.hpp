@@ -10,14 +10,14 @@
 #include <vector>
 
 /// @file
-/// How long a step takes, and how long a copy of KV takes.
+/// The time of a step, and the time of a copy of KV.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// What of a step its time depends on: sums (and two maxima) over its entries, so that a step of any size is costed in
-/// O(1).
+/// The features of a step that its time depends on: sums (and two maxima) over its entries. So a step of any size is
+/// costed in O(1).
 struct step_shape {
   std::int64_t decodes = 0;          ///< Sequences that decode one token.
   std::int64_t decode_context = 0;   ///< Sum of the KV tokens that they read.
@@ -56,40 +56,40 @@ struct step_shape {
 ///     + KV bytes of the decode contexts / B                                      decode attention
 ///     + max(KV bytes of the prefill contexts / B, 4 layers heads dim pairs / F)  prefill attention
 ///
-/// For scale: on `h100-96gb-qwen-32b` a decode step of one sequence takes 24 ms (65.5 GB of weights at 85 % of
-/// 3.35 TB/s), of 64 sequences with 1,000 tokens each 30 ms; the prefill of 1,000 tokens 112 ms (66 Tflop at 60 % of
-/// 989 Tflop/s).
+/// For scale, on `h100-96gb-qwen-32b`: a decode step of one sequence takes 24 ms (65.5 GB of weights at 85 % of 3.35
+/// TB/s). With 64 sequences of 1,000 tokens it takes 30 ms. The prefill of 1,000 tokens takes 112 ms (66 Tflop at 60 %
+/// of 989 Tflop/s).
 ///
-/// **Terms.** What `step_terms` adds to this, each neutral by default: rates of attention's own, a soft knee in place
-/// of the first max, time per request and per token, a least context, and in steps with a prompt's chunk slower decodes
-/// and a bound by the longest history; and the host's part of each step.
+/// **Terms.** `step_terms` adds terms, each neutral by default. They are: separate rates for attention; a soft knee in
+/// place of the first max. Time per request and per token; a least context. In steps with a prompt chunk, slower
+/// decodes and a bound by the longest history. The host's part of each step.
 ///
-/// **Mixtures of experts.** n tokens that are each sent to k of E experts, evenly, reach E (1 - (1 - k / E)^n) of them:
-/// so much of the experts' weights is read.
+/// **Mixtures of experts.** If n tokens are each sent to k of E experts, evenly, they reach E (1 - (1 - k / E)^n) of
+/// them. That part of the experts' weights is read.
 ///
 /// **Several devices** (`parallel_spec`): each reads its part of weights and KV and does its part of the arithmetic;
-/// all-reduces, hand-overs and micro-batches as said there.
+/// all-reduces, hand-overs and micro-batches as described there.
 ///
-/// **Measured.** A table of the profile replaces the terms that it covers: `decode` by bilinear interpolation over
-/// batch and mean context, `prefill` by what one fresh prompt takes beyond the roofline's cost of its attention pairs,
-/// which is interpolated linearly over the tokens of the step, and the pairs that the step really has. Beyond the last
-/// point both go on along the last segment (the decode table, where a batch has one context of several, at the
-/// roofline's cost of reading KV); below the first they stay at it; a table of one point is a constant. In mixed steps
-/// the tokens of all sequences are multiplied together, so the prefill table is read for all of them; and the weights
-/// are read once: the decode table's first point, which is nearly nothing else, is taken off.
+/// **Measured.** A table of the profile replaces the terms that it covers. `decode`: bilinear interpolation over batch
+/// and mean context. `prefill`: a fresh prompt's time beyond the roofline's cost of its attention pairs, linear in the
+/// tokens of the step, plus the step's real pairs.
+/// Beyond the last point both continue along the last segment. (In the decode table, where one batch of several has a
+/// single context, at the roofline's cost of reading KV.) Below the first point they stay at it; a table of one point
+/// is a constant. In mixed steps the tokens of all sequences are multiplied together, so the prefill table is read for
+/// all of them. The weights are read once: the decode table's first point, which is little else, is subtracted.
 ///
 /// **Mixed lengths.** With an `attention_spec`, a batch of sequences of different lengths takes longer than one of
-/// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head; work
-/// handed out chunk by chunk to m multiprocessors ends at most (m - 1) / m of the last chunk after it would if it could
-/// be divided at will (Graham's bound), and a multiprocessor reads at 1 / m of the bandwidth. So, beyond the time of a
-/// uniform batch, which the bandwidth efficiency stands for:
+/// equal lengths with as many tokens. A chunk of the longest sequence has longest / splits tokens of one KV head. Work
+/// handed out chunk by chunk to m multiprocessors may end later than divisible work, by (m - 1) / m of a chunk
+/// (Graham's bound). A multiprocessor reads at 1 / m of the bandwidth. So there is a term beyond the time of a uniform
+/// batch, which the bandwidth efficiency covers:
 ///
 ///     + KV bytes of (longest - mean context) (m - 1) / (KV heads max(splits, m / (KV heads batch))) / B
 ///
 /// A batch too small to fill the device is split more finely, as such kernels do.
 ///
-/// Copyable. A roofline call is a few ns (a soft knee or experts: some tens) and allocates nothing; with tables,
-/// O(log of their size).
+/// Copyable. A roofline call is a few ns (a soft knee or experts: some tens) and allocates nothing; with tables, O(log
+/// of their size).
 class step_timer {
  public:
   /// Copies what it needs of the profile.
@@ -116,7 +116,7 @@ class step_timer {
       lengths_.push_back(static_cast<double>(d.length));
       prefill_.push_back(d.seconds);
     }
-    // What a prompt takes beyond its pairs is nearly linear in its length, and so it is what can be extended.
+    // The time of a prompt beyond its pairs is nearly linear in its length, so this part can be extrapolated.
     for (std::size_t i = 0; i != lengths_.size(); ++i) products_.push_back(prefill_[i] - pair_ * pairs(lengths_[i]));
     for (const auto& d : p.measured.decode) {
       if (batches_.empty() || batches_.back() != static_cast<double>(d.batch)) {
@@ -136,7 +136,7 @@ class step_timer {
            terms_.host_step_seconds;
   }
 
-  /// Of this, what a uniform decode batch of as many tokens would not take.
+  /// The part of it that a uniform decode batch with as many tokens would not take.
   [[nodiscard]] double tail(const step_shape& s) const noexcept {
     if (multiprocessors_ == 0 || s.decodes == 0) return 0;
     const double batch = static_cast<double>(s.decodes);
@@ -152,7 +152,7 @@ class step_timer {
   }
   [[nodiscard]] static double pairs(double length) noexcept { return length * (length + 1) / 2; }
 
-  /// Splits the work over the devices, and adds what they say to each other.
+  /// Splits the work over the devices, and adds their communication.
   void share(const profile& p) noexcept {
     const auto tensor = static_cast<double>(p.parallel.tensor);
     weights_ /= tensor;
@@ -185,7 +185,7 @@ class step_timer {
     return larger(kv_token_ * static_cast<double>(s.prefill_context), pair_ * static_cast<double>(s.prefill_pairs));
   }
 
-  /// Seconds by which attention outlasts its sums, because the longest history is nobody else's.
+  /// Seconds by which attention exceeds its sums, because one multiprocessor reads the longest history alone.
   [[nodiscard]] double history(const step_shape& s) const noexcept {
     if (history_ == 0 || s.prefill_tokens == 0) return 0;
     const auto longest =
@@ -208,7 +208,7 @@ class step_timer {
 
   [[nodiscard]] double roofline(const step_shape& s) const noexcept {
     const auto requests = static_cast<double>(s.decodes + s.prefills);
-    // Of the micro-batches that fill a pipeline, one; a request is in one of them.
+    // One of the micro-batches that fill a pipeline; each request is in one of them.
     const double parts = pipeline_ < requests ? pipeline_ : larger(requests, 1);
     const double n = static_cast<double>(s.decodes + s.prefill_tokens) / parts;
     return launch_ + products(n) + decode_attention(s) / parts + prefill_attention(s) / parts +
@@ -246,7 +246,7 @@ class step_timer {
   [[nodiscard]] double decode_row(std::size_t i, double context) const noexcept {
     const std::size_t first = rows_[i];
     const std::size_t count = rows_[i + 1] - first;
-    // The others show that contexts matter; of this batch one is known.
+    // The other batches show that contexts matter; for this one a single context is known.
     if (count == 1 && decode_.size() > batches_.size()) {
       return decode_[first] + kv_token_ * batches_[i] * (context - contexts_[first]);
     }
@@ -254,10 +254,10 @@ class step_timer {
     return decode_[first + c.low] + c.part * (decode_[first + c.high] - decode_[first + c.low]);
   }
 
-  /// With `beside` more tokens in the same matrix products, whose attention is counted elsewhere.
+  /// With `beside` more tokens in the same matrix products; their attention is counted elsewhere.
   [[nodiscard]] double prefill_time(const step_shape& s, double beside) const noexcept {
     const double n = static_cast<double>(s.prefill_tokens) + beside;
-    // One point does not tell products from pairs.
+    // One point cannot separate products from pairs.
     if (prefill_.size() == 1) {
       return larger(prefill_.front() + pair_ * (static_cast<double>(s.prefill_pairs) - pairs(n)), prefill_.front());
     }
@@ -294,23 +294,23 @@ class step_timer {
   step_terms terms_;
   double history_;  ///< Seconds for each token of the longest history.
   double pipeline_;
-  double experts_ = 0;     ///< Of `weights_`, those of the routed experts.
+  double experts_ = 0;     ///< The part of `weights_` of the routed experts.
   double missed_ = 0;      ///< Probability that a token is not sent to a given expert.
-  double wait_ = 0;        ///< For other devices, in each step,
-  double wait_token_ = 0;  ///< and for each of its tokens.
+  double wait_ = 0;        ///< Time for other devices, in each step,
+  double wait_token_ = 0;  ///< and per token of it.
   std::vector<double> lengths_;
   std::vector<double> prefill_;
-  std::vector<double> products_;  ///< Of `prefill_`, all but the pairs.
+  std::vector<double> products_;  ///< `prefill_` without the pairs.
   std::vector<double> batches_;
   std::vector<std::size_t> rows_;  ///< Where each batch begins in the two below, and their size.
   std::vector<double> contexts_;
   std::vector<double> decode_;
 };
 
-/// Seconds that a token of a prompt takes in one of `length` tokens, alone in its step. Requires `length > 0`.
+/// Seconds per prompt token in a prompt of `length` tokens, alone in its step. Requires `length > 0`.
 [[nodiscard]] double prompt_token_seconds(const step_timer& timer, tokens length);
 
-/// Seconds to copy the KV of `length` tokens between device and host, alone on the link; each device over its own.
+/// Seconds to copy the KV of `length` tokens between device and host, alone on the link; each device uses its own.
 [[nodiscard]] double swap_seconds(const profile& p, tokens length) noexcept;
 
 /// Seconds to copy the KV of `length` tokens from one instance to another, alone on the fabric.

@@ -17,28 +17,28 @@
 #include <vector>
 
 /// @file
-/// The planner of `due-first`: which layout is expected to be best for the traffic that was seen.
+/// The planner of `due-first`: finds the layout that is expected to be best for the traffic seen.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// So many times as fast other sizes of the pools that there are have to be, for whoever changes over is late.
+/// The speed-up required for other sizes of the present pools. A change comes late, so it must pay well.
 inline constexpr double least_size_gain = 1.1;
-/// And so many times as fast as together those have to be in which the queue grows.
+/// The speed-up required of pools over instances that do everything, if the queue grows with the latter.
 inline constexpr double least_behind_gain = 1.1;
-/// A trial of pools lasts at least so many times as long as a request takes.
+/// A trial of pools lasts at least this many times the latency of a request.
 inline constexpr double trial_lengths = 3;
-/// Pools have to pay on average of the rate that was seen and so many times that rate,
+/// Pools have to pay on average over the rate that was seen and this many times that rate,
 inline constexpr double busier = 1.15;
-/// or as many times as requests have come faster lately, but no more than so many: that is known from few.
+/// or the factor by which requests have come faster lately, up to this limit: it is known from few requests.
 inline constexpr double busiest = 2;
 
 namespace detail {}  // namespace detail
 
-/// The layout that is expected to be best: stages, with or without the bounds `usual_steps`, by instance, or pools, or
-/// all instances alike, with the usual bounds or some of `longer_steps`, where trials say so, by the promises that are
-/// kept and then by the mean end-to-end latency. The layout that there is need not gain as much. Either bounds may be
-/// empty: they are not tried.
+/// The layout that is expected to be best. Candidates are stages, with or without the bounds `usual_steps` (by
+/// instance), and pools. A further one is all instances alike, with the usual bounds or some of `longer_steps`. Trials
+/// decide, by the promises kept and then by the mean end-to-end latency. The present layout needs a smaller gain.
+/// Either bounds may be empty: they are not tried.
 [[nodiscard]] instance_layout best_layout(const cluster_options& o, const due_first_config& config,
                                           std::span<const tokens> usual_steps,
                                           std::span<const std::vector<tokens>> longer_steps, layout_trials& trials,

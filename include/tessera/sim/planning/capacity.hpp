@@ -18,48 +18,49 @@
 #include <vector>
 
 /// @file
-/// How many instances a policy needs for a load, or how much load so many instances carry, within objectives.
+/// The number of instances that a policy needs for a load, or the load that a cluster carries, within objectives.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// One run of a search.
 struct capacity_trial {
-  std::size_t instances = 0;          ///< Of the cluster.
-  double factor = 1;                  ///< On the workload's rate.
-  std::optional<pool_sizes> pools{};  ///< Of a policy that divides the instances.
+  std::size_t instances = 0;          ///< Size of the cluster.
+  double factor = 1;                  ///< Factor on the workload's rate.
+  std::optional<pool_sizes> pools{};  ///< For a policy that divides the instances.
   summary numbers{};                  ///< With the objectives evaluated.
 
-  /// Whether it meets the objectives under a load that is carried: in a longer run they would not be met otherwise.
+  /// Whether it meets the objectives under a load that is carried; otherwise a longer run would not meet them.
   [[nodiscard]] bool meets() const noexcept { return numbers.slo.met && numbers.load.state != load_state::overload; }
 };
 
-/// How far a run is from its objectives: the largest ratio of a value to its bound; infinite where nothing was
-/// measured.
+/// The distance of a run from its objectives: the largest ratio of a value to its bound; infinite without a
+/// measurement.
 [[nodiscard]] double strain(const slo_report& slo) noexcept;
 
-/// Objectives are alike to a run whose largest ratio of a value to its bound is so near 1: noise of a tail decides.
+/// A run is close to its objectives if its largest ratio of a value to its bound is this near 1. Then the noise of a
+/// tail decides.
 inline constexpr double alike_margin = 0.01;
 
-/// Whether a run is that near its objectives, on whichever side: the load is carried, and the strain within
+/// Whether a run is that close to its objectives, on either side: the load is carried, and the strain within
 /// `alike_margin` of 1.
 [[nodiscard]] bool is_close(const summary& s) noexcept;
 
-/// By how much the nearest objective of a run is kept or missed, as `ttft_p99 0.13 % below`.
+/// The margin by which the nearest objective of a run is kept or missed, as `ttft_p99 0.13 % below`.
 [[nodiscard]] std::string describe_margin(const slo_report& slo);
 
 /// Why a run does not meet its objectives, in words.
 [[nodiscard]] std::string describe_failure(const summary& s);
 
-/// What a search found.
+/// The result of a search.
 struct capacity {
-  std::optional<capacity_trial> best{};    ///< The fewest instances, or the highest load, that meets the objectives.
-  std::optional<capacity_trial> beyond{};  ///< The nearest that was tried and does not.
-  std::size_t runs = 0;                    ///< Simulations of the whole workload that it took.
+  std::optional<capacity_trial> best{};    ///< The fewest instances, or the highest load, that meet the objectives.
+  std::optional<capacity_trial> beyond{};  ///< The nearest that was tried and does not meet them.
+  std::size_t runs = 0;                    ///< Simulations of the whole workload.
 };
 
-/// The divisions of a cluster that are worth a whole run: the best `most` of all by a short trial each. Those that meet
-/// the objectives there come first, and of them, those that are furthest below their bounds.
+/// The divisions of a cluster that deserve a whole run: the best `most` of all by a short trial each. Those that meet
+/// the objectives there come first, and among them those furthest below their bounds.
 /// @param trial `trial(sizes)` simulates the beginning of the workload and returns a `summary` with its objectives.
 template <class Trial>
 [[nodiscard]] std::vector<pool_sizes> likely_divisions(std::size_t instances, bool mixed, std::size_t most,
@@ -81,7 +82,7 @@ template <class Trial>
   return best;
 }
 
-/// The fewest instances from `least` to `most` that meet the objectives, by doubling and bisection: it supposes that
+/// The fewest instances from `least` to `most` that meet the objectives, by doubling and bisection. It assumes that
 /// more instances never make it worse.
 /// @param run `run(instances)` simulates the workload there and returns a `capacity_trial`.
 template <class Run>
@@ -98,12 +99,13 @@ template <class Run>
   return found;
 }
 
-/// How far the highest load is looked for: so many times the workload's own, or so small a part of it.
+/// The range of the search for the highest load: up to this many times the workload's own, or down to its inverse.
 inline constexpr double capacity_range = 1024;
 
-/// The highest load that meets the objectives, to a fiftieth: it supposes that what is met at a load is met below it.
+/// The highest load that meets the objectives, to a fiftieth. It assumes that objectives met at a load are met below
+/// it.
 /// @param run `run(factor)` simulates the workload, arriving `factor` times as fast, and returns a `capacity_trial`.
-/// @param least the smallest factor at which it can be run, at most 1. @param most none from there on can be; above 1.
+/// @param least the smallest possible factor, at most 1. @param most the limit of possible factors, exclusive; above 1.
 template <class Run>
 [[nodiscard]] capacity highest_rate(Run&& run, double least = 1 / capacity_range, double most = capacity_range) {
   capacity found;

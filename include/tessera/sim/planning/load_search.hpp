@@ -7,16 +7,17 @@
 #include <optional>
 
 /// @file
-/// By trial: the most that a cluster carries, and the smallest cluster that carries it.
+/// Searches by trial: the largest load that a cluster carries, and the smallest cluster that carries a load.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// The largest load factor at which `meets(factor)` is true, if it is true below some factor and false above: first
-/// doubled from 1, or halved, and then narrowed until what is not met is less than `1 + precision` times what is.
-/// @param at_one what `meets(1)` says. @param least how far down it looks, at most 1. @param most how far up, at least
-/// 1; looked at itself only if it is a power of two.
-/// @return 0 if nothing that was looked at from `least` on is met; at most `most`. O(log) calls.
+/// The largest load factor at which `meets(factor)` is true, if it is true below some factor and false above. It is
+/// first doubled from 1, or halved. Then it is narrowed until the failing factor is less than `1 + precision` times the
+/// passing one.
+/// @param at_one the value of `meets(1)`. @param least the lowest factor to try, at most 1. @param most the highest
+/// factor to try, at least 1; tried itself only if it is a power of two.
+/// @return 0 if no tried factor from `least` on passes; at most `most`. O(log) calls.
 template <class Meets>
 [[nodiscard]] double highest_load(bool at_one, double precision, Meets&& meets, double least = 1.0 / 64,
                                   double most = 64) {
@@ -35,8 +36,8 @@ template <class Meets>
 }
 
 /// The smallest size from `least` to `most` for which `meets(size)` is true, if it is false below some size and true
-/// from there on: steps that double from `least` on, and then halves. None if `meets(most)` is false too. At most two
-/// calls for each doubling of the size.
+/// from there on. Steps double from `least` on, and are then halved. None if `meets(most)` is false as well. At most
+/// two calls for each doubling of the size.
 template <class Meets>
 [[nodiscard]] std::optional<std::size_t> smallest_size(std::size_t least, std::size_t most, Meets&& meets) {
   TESSERA_ASSERT(least > 0 && least <= most, "some sizes to try");

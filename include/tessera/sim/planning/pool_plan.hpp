@@ -16,35 +16,35 @@
 #include <vector>
 
 /// @file
-/// How many instances prefill and how many decode, found by trial.
+/// Finds by trial how many instances prefill and how many decode.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// A division of the instances, and what it carries.
+/// A division of the instances, and the load that it carries.
 struct pool_plan {
-  pool_sizes sizes{};  ///< The best that was found.
-  double factor = 0;   ///< Most load within the objectives, as a multiple of the trial's; 0: none at all.
-  double within = 0;   ///< Part of the requests within all bounds at the trial's own load.
+  pool_sizes sizes{};  ///< The best division found.
+  double factor = 0;   ///< The largest load within the objectives, as a multiple of the trial's; 0: none.
+  double within = 0;   ///< Fraction of the requests within all bounds at the trial's own load.
 };
 
 /// The same requests, arriving `factor` times as fast, from the first one on.
 [[nodiscard]] std::vector<trace_row> hurried(std::span<const trace_row> rows, double factor);
 
-/// The divisions that a plan tries: all pairs of a prefill and a decode pool, and with `mixed` also those that leave a
-/// rest; in steps of an eighth of a large cluster. Each pool but the mixed one has an instance.
+/// The divisions that a plan tries: all pairs of a prefill and a decode pool, and with `mixed` also those with a rest.
+/// Steps are an eighth of a large cluster. Each pool except the mixed one has an instance.
 [[nodiscard]] std::vector<pool_sizes> pool_divisions(std::size_t instances, bool mixed);
 
-/// A split of the instances, and what it costs.
+/// A split of the instances, and its cost.
 template <class Cost>
 struct pool_split {
   pool_sizes sizes{};  ///< Those that prefill, and those that decode.
-  Cost cost{};         ///< What `best_split` was told of it.
+  Cost cost{};         ///< The cost given to `best_split`.
 };
 
-/// The split of the instances into those that prefill and those that decode for which `cost(sizes)` is least, found by
-/// going downhill from `start` that prefill, in steps of an eighth of a large cluster. `less(a, b)`: whether the cost
-/// `a` is less. Requires `instances >= 2` and `0 < start < instances`.
+/// The split of the instances into prefill and decode with the least `cost(sizes)`. It is found by descent from `start`
+/// prefill instances, in steps of an eighth of a large cluster. `less(a, b)`: whether the cost `a` is less. Requires
+/// `instances >= 2` and `0 < start < instances`.
 template <class F, class Less = std::less<>, class Cost = std::invoke_result_t<F&, const pool_sizes&>>
 [[nodiscard]] pool_split<Cost> best_split(std::size_t instances, std::size_t start, F&& cost, Less&& less = {}) {
   TESSERA_ASSERT(start > 0 && start < instances, "one to prefill and one to decode");
@@ -69,14 +69,14 @@ template <class F, class Less = std::less<>, class Cost = std::invoke_result_t<F
 }
 
 /// The division of `instances` that carries most within the objectives: DistServe's planning (section 4), by trial
-/// instead of by a model of the queues. For each division, the load is raised as long as the objectives are met and the
-/// queue does not grow for ever, and then narrowed to a twentieth; the division that is met at the highest wins; of
-/// equals, the one with the most requests within the bounds at the trial's own load; then the most even one; then the
-/// first. Deterministic, if `run` is. A trial tells of what lasts only as long as it does: it should be many times as
-/// long as a request is served.
+/// instead of by a model of the queues. For each division, the load is raised while the objectives are met and the
+/// queue does not grow for ever. It is then narrowed to a twentieth. The division with the highest load wins. Ties: the
+/// most requests within the bounds at the trial's own load, then the most even division, then the first.
+/// Deterministic, if `run` is. A trial shows effects only of its own duration: it should be many times a request's
+/// latency.
 /// @param run `run(sizes, factor)` simulates the trial on that division, with requests that arrive `factor` times as
 ///        fast, and returns its `run_result`. About ten calls for each division.
-/// @param slo what has to be met, at least one bound.
+/// @param slo the objectives, at least one bound.
 /// @param mixed whether a division may leave instances to a mixed pool.
 template <class Run>
 [[nodiscard]] pool_plan plan_pools(std::size_t instances, std::span<const slo_bound> slo, bool mixed, Run&& run) {
@@ -88,7 +88,7 @@ template <class Run>
     const auto report = [&](double factor) {
       const run_result r = run(sizes, factor);
       slo_report held = evaluate_slo(slo, r.requests, r.window);
-      // In a longer trial the objectives would not be met.
+      // A longer trial would not meet the objectives.
       held.met = held.met && r.numbers.load.state != load_state::overload;
       return held;
     };

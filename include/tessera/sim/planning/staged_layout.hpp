@@ -15,30 +15,30 @@
 #include <vector>
 
 /// @file
-/// The planner of `due-first`, as far as stages are concerned.
+/// The part of the planner of `due-first` for stages.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 namespace detail {
 
-/// Stages that were tried.
+/// Tried stages.
 struct tried_stages {
-  cascade::config stages{};  ///< Which.
+  cascade::config stages{};  ///< The stages.
   bool bounded = false;      ///< Whether prompts are bounded in them.
-  trial_outcome outcome{};   ///< What the trial says.
+  trial_outcome outcome{};   ///< The result of the trial.
 };
 
-/// The best of three plans in the present trial, and whether prompts are bounded in it by `usual_steps`, by instance
-/// (may be empty), each if it gains what `asked` says: large stages, or small ones (may be null), which are faster
-/// where they hold up; or published ones, which carry more, but first tokens wait longer.
+/// The best of three plans in the present trial, with or without bounds on prompts. Each must gain what `asked`
+/// requires. Large stages. Small ones (may be null), which are faster if they hold up. Published ones, which carry
+/// more, but first tokens wait longer. `usual_steps`: the bounds, by instance; may be empty.
 [[nodiscard]] tried_stages try_stages(const due_first_config& asked, std::span<const tokens> usual_steps,
                                       layout_trials& trials, const cascade_plan& large, const cascade_plan* small,
                                       const cascade_plan& published);
 
-/// Stages, if the planner expects them to gain enough and a trial agrees; else together. `usual_steps` as for
-/// `try_stages`; `without` says how it is without stages in the present trial, if that is known. Where there can be
-/// none, the planner's word is taken.
+/// Stages, if the planner expects enough gain and a trial confirms it; else together. `usual_steps` as for
+/// `try_stages`; `without` is the outcome without stages in the present trial, if known. If no trial is possible, the
+/// planner decides.
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,
                                             std::span<const tokens> usual_steps, layout_trials& trials,
                                             steady_trial trial, const std::optional<trial_outcome>& without,

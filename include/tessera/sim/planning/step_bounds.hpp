@@ -13,23 +13,23 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Steps of more than this are as good as not bounded.
+/// Longer steps count as not bounded.
 inline constexpr double most_step_s = 1;
 
 /// By instance: the prompt tokens in a step, beside one for each resident, for which a decode step of one sequence
-/// leaves time in `seconds`. With a full batch, or far into a long prompt, a step takes longer: this bounds what
-/// prompts add. At least one block's worth, lest a slow device compute none, and no more than a step may have.
+/// leaves time in `seconds`. With a full batch, or late in a long prompt, a step takes longer: this bounds what prompts
+/// add. At least one block, so that a slow device makes progress, and at most the limit of a step.
 [[nodiscard]] std::vector<tokens> step_bounds(const cluster_options& o, const prefill_model& model, double seconds);
 
-/// Longer ones, in the order in which they are tried: for twice `seconds`, four times, and so on below `most_step_s`,
-/// and for half of the promised TPOT, as `due_first_config::step_s` is half of a usual promise. None is longer than the
-/// promised TPOT: longer steps break it for all that decode while prompts are computed.
+/// Longer bounds, in the order of trials: for twice `seconds`, four times, and so on below `most_step_s`, and for half
+/// of the promised TPOT. (`due_first_config::step_s` is half of a usual promise.) None is longer than the promised
+/// TPOT: longer steps break it for all that decode while prompts are computed.
 [[nodiscard]] std::vector<std::vector<tokens>> longer_steps(const cluster_options& o, const prefill_model& model,
                                                             double seconds);
 
-/// The same cluster with such bounds, by instance; none: without bounds.
+/// The same cluster with these bounds, by instance; empty: without bounds.
 [[nodiscard]] cluster_options bounded_steps(cluster_options o, std::span<const tokens> bounds);
-/// The same cluster with the prefill model and the bound that `due-first` has by default.
+/// The same cluster with the prefill model and the default bound of `due-first`.
 [[nodiscard]] cluster_options bounded_steps(const cluster_options& o);
 
 }  // namespace sim

@@ -14,10 +14,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Simulates a workload under `due-first`. Its only knowledge in advance is that of an operator: whether requests may
-/// share prefixes, and `history`, earlier requests of the same kind, if there are any. It learns the rest, and the
-/// layout of the instances, from what it observes (`replanning`), and reports it to `cluster_options::watcher`.
-/// `summary::placement` has the layouts, in order.
+/// Simulates a workload under `due-first`. In advance it knows only what an operator knows: whether requests may share
+/// prefixes, and `history`, earlier requests of the same kind, if any. It learns the rest, and the layout of the
+/// instances, from what it observes (`replanning`), and reports it to `cluster_options::watcher`. `summary::placement`
+/// has the layouts, in order.
 [[nodiscard]] run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                                        std::span<const trace_row> history, const due_first_config& config,
                                        const progress_callback& progress);

@@ -14,25 +14,25 @@
 #include <vector>
 
 /// @file
-/// What requests take alone on an idle instance: no policy, rate or size of the cluster gives them less.
+/// Latencies of requests that are alone on an idle instance: a lower bound for every policy, rate and cluster size.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What an idle instance needs to be known by.
+/// The properties of an idle instance.
 struct idle_instance {
-  step_timer timer;                 ///< Of its steps.
+  step_timer timer;                 ///< Times its steps.
   std::int64_t token_budget = 1;    ///< Most tokens of a step.
   double host_request_seconds = 0;  ///< Before a request is scheduled.
 };
 
-/// The life of a request that is alone on an idle instance, which computes its prompt in the fewest steps and then a
-/// token in each step. Decode steps are costed at five contexts, evenly spread, and linearly between them. Of a prompt
-/// that may be found in a prefix cache (`cached`), only the last token is computed. O(prompt / budget).
+/// The life of a request that is alone on an idle instance. The instance computes its prompt in the fewest steps, and
+/// then a token in each step. Decode steps are costed at five contexts, evenly spread, and linearly between them. If a
+/// prefix cache may have the prompt (`cached`), only its last token is computed. O(prompt / budget).
 [[nodiscard]] request_record alone(const trace_row& row, const idle_instance& on, bool cached = false);
 
-/// Objectives that requests miss alone on an idle instance already, a line each, with why; empty if there are none.
-/// Whose prompts may be found in a cache is taken to find them, so what is said is true of any policy.
+/// Objectives that requests miss even alone on an idle instance, a line each, with the reason; empty if there are none.
+/// If a cache may have a prompt, it is assumed to have it, so the statement holds for every policy.
 [[nodiscard]] std::string describe_idle_misses(std::span<const slo_bound> slo, std::span<const trace_row> rows,
                                                const idle_instance& on);
 

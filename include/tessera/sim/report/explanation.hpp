@@ -22,27 +22,27 @@
 #include <vector>
 
 /// @file
-/// A run explained: what happened to one request, or in one second, who decided it, and why.
+/// A run explained: the events of one request, or of one second, with the deciding component and the reason.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What is to be explained: a request, or the second from a time on.
+/// The subject of an explanation: a request, or one second.
 struct question {
   std::optional<std::size_t> request{};  ///< Row of the workload.
   double from_s = 0;                     ///< Without a request: the second that begins here.
 
-  /// How long a time is explained without a request.
+  /// Duration of the explained period without a request.
   static constexpr double seconds = 1;
 };
 
 /// Reads `17` or `request:17`, a request; `12.5` or `time:12`, a time. @throws usage_error
 [[nodiscard]] question parse_question(std::string_view text);
 
-/// Refuses a request that there is not. @throws usage_error
+/// Rejects an unknown request. @throws usage_error
 void require_request(const question& q, std::size_t requests);
 
-/// Puts a timeline together of what a run tells: steps in which the same happens to a request become one entry.
+/// Builds a timeline from the reports of a run: consecutive steps with the same effect on a request become one entry.
 ///
 ///     explanation told{parse_question("17")};
 ///     options.watcher = &told;
@@ -51,21 +51,21 @@ void require_request(const question& q, std::size_t requests);
 ///     fmt::print("{}", told.text());
 class explanation : public run_watcher {
  public:
-  /// An event, or what happened in the steps from `at_s` to `until_s`.
+  /// An event, or the effect of the steps from `at_s` to `until_s`.
   struct entry : request_event {
     double until_s = 0;     ///< The same as `at_s` for an event.
-    std::size_t steps = 0;  ///< How many; 0 for an event.
+    std::size_t steps = 0;  ///< Their number; 0 for an event.
     tokens count{};         ///< Computed or generated in them.
   };
 
-  /// What the policy said of no one request.
+  /// A statement of the policy that is not about a single request.
   struct note_at {
     double at_s = 0;     ///< NaN before the run.
     std::string words;   ///< A plain sentence.
-    bool holds = false;  ///< Until the next that does: a rule, not an event.
+    bool holds = false;  ///< Valid until the next one that holds: a rule, not an event.
   };
 
-  /// Asks for `q` alone.
+  /// Asks only about `q`.
   explicit explanation(const question& q) : question_{q} {}
 
   [[nodiscard]] bool asks(std::size_t request, double now_s) const override {
@@ -76,7 +76,7 @@ class explanation : public run_watcher {
   void tell(request_event e) override {
     open& o = of(e.request);
     if (e.what == happening::first_token && std::exchange(o.has_token, true)) return;
-    // A request runs on while it is talked about, and while its KV is copied.
+    // A request continues to run while it is negotiated, and while its KV is copied.
     const bool is_talk = e.what >= happening::offered && e.what <= happening::reserved;
     if (!is_talk && e.what != happening::moves) close(o, e.at_s);
     if (is_talk && is_repeated(e)) return;
@@ -96,7 +96,7 @@ class explanation : public run_watcher {
     static_cast<request_event&>(made) = std::move(e);
     made.until_s = made.at_s;
     auto before = entries_.end();
-    if (made.what == happening::offered) {  // is heard of when the first has been asked
+    if (made.what == happening::offered) {  // reported when the first has been asked
       while (before != entries_.begin() && std::prev(before)->what == happening::asked &&
              std::prev(before)->request == made.request && std::prev(before)->at_s == made.at_s) {
         --before;
@@ -139,12 +139,12 @@ class explanation : public run_watcher {
   void note(double at_s, std::string words) override { notes_.push_back({at_s, std::move(words), false}); }
   void rule(double at_s, std::string words) override { notes_.push_back({at_s, std::move(words), true}); }
 
-  /// The run is over. Call once. Requires: it is the one that told.
+  /// Ends the run. Call once. Requires: `r` is the run that reported here.
   void finish(const run_result& r) {
     const double forever = std::numeric_limits<double>::infinity();
     for (auto& [request, o] : open_) close(o, forever);
-    // What was told at one time stays in the order in which it was told, but a stretch of steps comes after what led to
-    // it, and talk after the steps in which it fell.
+    // Reports of one time keep their order. But a stretch of steps comes after the events that led to it, and
+    // negotiation after the steps in which it took place.
     std::stable_sort(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) {
       if (a.at_s != b.at_s) return a.at_s < b.at_s;
       return a.steps == 0 && b.steps != 0;
@@ -157,7 +157,7 @@ class explanation : public run_watcher {
       ends_s_ = std::max({ends_s_, one.arrival, one.completed() ? one.finish : one.arrival});
       if (question_.request && one.id == *question_.request) record_ = one;
     }
-    // Of what goes on beside, only what falls into the time that is explained, and what held when that began.
+    // Keeps only statements within the explained period, and those that held when it began.
     const double from_s = !question_.request ? question_.from_s : record_ ? record_->arrival : -forever;
     double ruled_s = -forever;
     for (const note_at& n : notes_) {
@@ -170,18 +170,18 @@ class explanation : public run_watcher {
     });
   }
 
-  /// Whether the second that was asked for is outside of the run. Requires: `finish`.
+  /// Whether the requested second is outside of the run. Requires: `finish`.
   [[nodiscard]] bool is_outside() const noexcept {
     return !question_.request && (question_.from_s > ends_s_ || question_.from_s + question::seconds <= begins_s_);
   }
   /// When the run began and ended. Requires: `finish`.
   [[nodiscard]] std::pair<double, double> range() const noexcept { return {begins_s_, ends_s_}; }
-  /// What happened, in order of time. Requires: `finish`.
+  /// The entries, in order of time. Requires: `finish`.
   [[nodiscard]] const std::vector<entry>& entries() const noexcept { return entries_; }
-  /// What the policy said of the whole run.
+  /// The policy's statements about the whole run.
   [[nodiscard]] const std::vector<note_at>& notes() const noexcept { return notes_; }
 
-  /// The timeline, for people. Requires: `finish`.
+  /// The timeline, for human readers. Requires: `finish`.
   [[nodiscard]] std::string text() const {
     std::string out;
     if (question_.request) {
@@ -195,7 +195,7 @@ class explanation : public run_watcher {
     }
     out += instances_text();
     for (const entry& e : entries_) {
-      // A second has much to tell; who goes on is not what somebody decided in it.
+      // A second has many events; a request that merely continues is no decision in it.
       if (!question_.request && e.what == happening::generates) continue;
       const std::string when =
           e.steps == 0 ? fmt::format("{:.3f}", e.at_s) : fmt::format("{:.3f}-{:.3f}", e.at_s, e.until_s);
@@ -256,7 +256,7 @@ class explanation : public run_watcher {
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
   static constexpr std::size_t width = 100;
 
-  /// What goes on with a request, step by step.
+  /// The present stretch of steps of a request.
   struct open {
     entry made{};
     bool is_open = false;
@@ -318,7 +318,7 @@ class explanation : public run_watcher {
     entries_.push_back(e);
   }
 
-  /// `head` and then `words`, on lines that are not too long.
+  /// `head` and then `words`, wrapped.
   [[nodiscard]] static std::string wrapped(const std::string& head, std::string_view words) {
     std::string out;
     std::string line = head;
@@ -340,7 +340,7 @@ class explanation : public run_watcher {
     return out + line + "\n";
   }
 
-  /// What was compared: at most so many rows, with the one that was chosen.
+  /// The compared values: a limited number of rows, including the chosen one.
   [[nodiscard]] static std::string table(const entry& e) {
     constexpr std::size_t most = 16;
     if (e.seen.rows.empty()) return {};

@@ -12,7 +12,7 @@
 #include <vector>
 
 /// @file
-/// A comparison as one HTML page that needs nothing beside it: no network, no scripts, the pictures in it.
+/// A comparison as one self-contained HTML page: no network, no scripts, the pictures embedded.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -24,13 +24,14 @@ namespace sim {
 /// Lines of text, each a paragraph.
 [[nodiscard]] std::string html_lines(std::string_view text);
 
-/// A table of two columns, a name and what it is.
+/// A table of two columns, name and value.
 [[nodiscard]] std::string html_facts(std::span<const std::pair<std::string, std::string>> facts);
 
-/// The comparison with all its columns: as `format_table`, but nothing is left out for want of room.
+/// The comparison with all its columns: as `format_table`, without a limit on the width.
 [[nodiscard]] std::string html_table(std::span<const replicates> rows);
 
-/// A picture that gnuplot has drawn, to stand in a page: without its XML prolog, its names apart from those of others.
+/// A picture drawn by gnuplot, for embedding: without its XML prolog, and with names that do not collide with other
+/// pictures.
 /// @param name of the picture, in letters and underscores.
 [[nodiscard]] std::string html_picture(std::string_view svg, std::string_view name);
 

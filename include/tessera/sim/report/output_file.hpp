@@ -20,18 +20,18 @@
 #endif
 
 /// @file
-/// Where a tool's results go: nothing is there before they are whole.
+/// The files of a tool's results: nothing is in place before it is complete.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A file that is either written whole or not at all: from the first `write` on it grows beside its place under another
-/// name, and is renamed when complete. What is no regular file (a pipe, a terminal) is written directly; `-` is
-/// standard output, and written when it is complete.
+/// A file that is either written completely or not at all. From the first `write` on it grows beside its place under
+/// another name, and is renamed when complete. A target that is no regular file (a pipe, a terminal) is written
+/// directly. `-` is standard output, and is written when complete.
 class output_file {
  public:
-  /// Tries the place, so that one that cannot be written is known before the work begins, and leaves nothing there.
+  /// Tests the place, so that a place that cannot be written is found before the work begins. Leaves nothing there.
   /// @throws output_error
   explicit output_file(std::filesystem::path path) : path_{std::move(path)}, to_stdout_{path_ == "-"} {
     if (to_stdout_) return;
@@ -39,8 +39,8 @@ class output_file {
     const auto kind = std::filesystem::status(path_, ignored).type();
     if (kind == std::filesystem::file_type::directory) fail("it is a directory");
     direct_ = kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular;
-    // What a symbolic link points to is replaced, or made, not the link. Links to what is no file, such as those in
-    // /dev/fd, do not always name a path.
+    // The target of a symbolic link is replaced, or made, not the link. Links to other targets than files, such as
+    // those in /dev/fd, do not always name a path.
     for (int links = 0; !direct_ && links != 40 && std::filesystem::is_symlink(path_, ignored); ++links) {
       const auto to = std::filesystem::read_symlink(path_, ignored);
       path_ = to.is_absolute() ? to : path_.parent_path() / to;
@@ -120,8 +120,8 @@ class output_file {
   bool grows_ = false;  ///< There is a file under the other name.
 };
 
-/// A folder for files to come: made at once, so that a place where that is impossible is known before the work begins.
-/// What was made for it and is still empty when it goes is taken away.
+/// A folder for future files. It is made at once, so that an impossible place is found before the work begins. Folders
+/// made for it that are still empty at the end are removed.
 class output_folder {
  public:
   /// @throws output_error
@@ -150,7 +150,7 @@ class output_folder {
   output_folder& operator=(const output_folder&) = delete;
   ~output_folder() { remove_the_empty(); }
 
-  /// As it was asked for.
+  /// The path as given.
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

@@ -12,7 +12,7 @@
 #include <vector>
 
 /// @file
-/// Pictures of runs: what gnuplot is told, and how it is run.
+/// Pictures of runs: gnuplot scripts, and how gnuplot is run.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -44,14 +44,14 @@ inline constexpr std::string_view script_style =
 [[nodiscard]] std::string curves(std::span<const run_result> runs, const std::vector<bool>& has,
                                  std::string_view columns, std::string_view style, std::string_view more = "");
 
-/// A step of 1, 2 or 5 times a power of ten, of which at most `steps` go into `range`. Requires both above 0.
+/// A step of 1, 2 or 5 times a power of ten, with at most `steps` steps in `range`. Requires both above 0.
 [[nodiscard]] double round_step(double range, int steps);
 
-/// A logarithmic axis, `x` or `y`, over a range above 0, with numbers on it: one that crosses no power of ten has none
-/// by itself.
+/// A logarithmic axis, `x` or `y`, over a range above 0, with numbers on it. An axis that crosses no power of ten has
+/// none by default.
 [[nodiscard]] std::string log_axis(char axis, double least, double most);
 
-/// A dashed line where an objective's bound is, across an axis, `x` or `y`, and its name; lines count from 1.
+/// A dashed line at the bound of an objective, across an axis, `x` or `y`, with its name; lines count from 1.
 [[nodiscard]] std::string bound_line(char axis, const slo_bound& bound, std::size_t line);
 
 /// The objectives of runs that bound this metric; all runs have the same.
@@ -65,37 +65,37 @@ void run_gnuplot(const std::filesystem::path& script, const std::filesystem::pat
 /// Whether the plots can be drawn here.
 [[nodiscard]] bool has_gnuplot() noexcept;
 
-/// Refuses to go on without gnuplot: call it before the work begins.
+/// Throws without gnuplot: call it before the work begins.
 /// @throws output_error that says how to get it.
 void require_gnuplot();
 
-/// A picture that can be drawn.
+/// A drawable picture.
 struct figure {
-  std::string name;    ///< Of its file, without an extension.
-  std::string script;  ///< For gnuplot, with its data, and without a terminal and an output. Empty: there is nothing.
-  int height = 540;    ///< Of a width of 900.
+  std::string name;    ///< Name of its file, without an extension.
+  std::string script;  ///< For gnuplot, with its data, without a terminal and an output. Empty: there is no data.
+  int height = 540;    ///< For a width of 900.
 };
 
-/// Has gnuplot draw a script, which takes the variable `picture`, into its place: whole or not at all. SVG follows the
-/// reader's light or dark scheme.
+/// Has gnuplot draw a script, which uses the variable `picture`, into its place: completely or not at all. SVG follows
+/// the reader's light or dark scheme.
 /// @throws output_error
 void draw_script(const std::filesystem::path& script, const std::filesystem::path& picture, plot_format format);
 
-/// Draws figures into the folder `directory`, which is made if need be, each as a picture and as a `.gp` file that
-/// holds its data and can be edited and run again. One without a script is left out. An SVG is light or dark as who
-/// looks at it likes.
+/// Draws figures into the folder `directory`, which is made if it is missing. Each is a picture and a `.gp` file that
+/// holds its data and can be edited and run again. One without a script is left out. An SVG follows the viewer's light
+/// or dark scheme.
 /// @return the pictures' paths.
 /// @throws output_error gnuplot is missing or fails, or a file cannot be written.
 std::vector<std::filesystem::path> draw_figures(const std::filesystem::path& directory, std::span<const figure> figures,
                                                 plot_format format = plot_format::svg);
 
-/// The names of all pictures that there are of runs and of sweeps.
+/// The names of all pictures of runs and of sweeps.
 inline constexpr std::string_view figure_names[] = {"ttft_cdf", "tpot_cdf", "tail_ttft", "timeline", "sweep"};
 
-/// What runs look like: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
+/// Pictures of runs: `ttft_cdf`, `tpot_cdf`, `tail_ttft`, `timeline`. One without data has no script.
 [[nodiscard]] std::vector<figure> figures_of(std::span<const run_result> runs);
 
-/// Draws what runs look like into a folder: see `draw_figures`.
+/// Draws the pictures of runs into a folder: see `draw_figures`.
 std::vector<std::filesystem::path> write_plots(const std::filesystem::path& directory, std::span<const run_result> runs,
                                                plot_format format = plot_format::svg);
 

@@ -26,7 +26,7 @@
 #endif
 
 /// @file
-/// How far the work is, for people: drawn on a terminal, elsewhere a line now and then.
+/// Progress of the work, for human readers: drawn on a terminal, elsewhere a line now and then.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -35,24 +35,24 @@ namespace sim {
 /// Whether `file` is a terminal.
 [[nodiscard]] bool is_terminal(std::FILE* file) noexcept;
 
-/// Columns of the terminal `file`; 0 if it is none, or does not say.
+/// Columns of the terminal `file`; 0 if it is none, or unknown.
 [[nodiscard]] std::size_t terminal_width(std::FILE* file) noexcept;
 
-/// A time as people say it: `48 s`, `3 min 20 s`, `2 h 5 min`. Requires a number of seconds from 0.
+/// A time in everyday form: `48 s`, `3 min 20 s`, `2 h 5 min`. Requires a number of seconds from 0.
 [[nodiscard]] std::string describe_seconds(double seconds);
 
-/// How much time some runs have left, from the pace of each and of its kind: of two policies one may take fifty times
-/// as long as the other. Times are in seconds on one clock.
+/// Estimates the remaining time of some runs, from the pace of each and of its kind. Policies may differ in time by a
+/// factor of fifty. Times are in seconds on one clock.
 class run_pace {
  public:
-  /// One run more, of so much work. @return its number, counted from 0.
+  /// Adds a run with this amount of work. @return its number, counted from 0.
   std::size_t add(std::size_t kind, double work) {
     runs_.push_back({.kind = kind, .work = work});
     return runs_.size() - 1;
   }
   /// Run `i` begins.
   void begin(std::size_t i, double now) { runs_[i].begun = now; }
-  /// So much of it is done.
+  /// `done` of its work is done.
   void update(std::size_t i, double done) { runs_[i].done = std::min(done, runs_[i].work); }
   /// It has ended.
   void end(std::size_t i, double now) {
@@ -60,14 +60,14 @@ class run_pace {
     runs_[i].took = now - runs_[i].begun;
   }
 
-  /// A run under way.
+  /// A run in progress.
   struct running {
     std::size_t run = 0;    ///< Its number.
     std::size_t kind = 0;   ///< Its kind.
-    double part = 0;        ///< That is done, 0 to 1.
-    double left_s = never;  ///< NaN: not known yet.
+    double part = 0;        ///< The finished fraction, 0 to 1.
+    double left_s = never;  ///< NaN: unknown so far.
   };
-  /// Of the runs under way the one that has longest to go; none if there is none. O(runs).
+  /// The run in progress with the longest remaining time; none if none is in progress. O(runs).
   [[nodiscard]] std::optional<running> slowest(double now) const {
     std::optional<running> worst;
     for (std::size_t i = 0; i != runs_.size(); ++i) {
@@ -78,8 +78,8 @@ class run_pace {
     }
     return worst;
   }
-  /// What all runs have left on so many threads: each at its own pace, or at that of its kind, or at the mean pace. NaN
-  /// while nothing is done. O(runs).
+  /// The remaining time of all runs on this many threads. Each continues at its own pace, or at that of its kind, or at
+  /// the mean pace. NaN while nothing is done. O(runs).
   [[nodiscard]] double left(double now, std::size_t threads) const {
     struct pace {
       double seconds = 0;
@@ -125,15 +125,15 @@ class run_pace {
   std::vector<run> runs_;
 };
 
-/// Which part of the work is done, and, when a second has passed, the time that is left. On a terminal one line that is
-/// drawn over and over, and wiped at the end; elsewhere, as in a log, a line of its own every ten seconds, so that a
-/// run of minutes is not silent and a short one is. `update` reads the clock.
+/// The finished fraction of the work and, after a second, the remaining time. On a terminal it is one line that is
+/// redrawn, and wiped at the end. Elsewhere, as in a log, it is a line every ten seconds. So a run of minutes is not
+/// silent, and a short one is. `update` reads the clock.
 class progress_bar {
  public:
   /// Seconds between two lines where there is no terminal.
   static constexpr double line_s = 10;
 
-  /// @param total the amount of work; 0: not known, the bar stays empty.
+  /// @param total the amount of work; 0: unknown, the bar stays empty.
   explicit progress_bar(std::string label, double total, std::FILE* out = stderr)
       : progress_bar{std::move(label), total, out, is_terminal(out)} {}
 
@@ -147,17 +147,17 @@ class progress_bar {
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar() { clear(); }
 
-  /// What there is to say besides.
+  /// Further content of the line.
   struct words {
-    double left_s = never;  ///< Seconds that are left; NaN: as long as it takes if it goes on as it did.
-    std::string note{};     ///< For instance what runs.
+    double left_s = never;  ///< Remaining seconds; NaN: extrapolated from the present pace.
+    std::string note{};     ///< For instance the run in progress.
   };
 
   /// Seconds since it was made.
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(clock::now() - begun_).count(); }
-  /// So much of the total is done.
+  /// `done` of the total is done.
   void update(double done) { update(done, seconds()); }
-  /// As above, so many seconds after the beginning.
+  /// As above, `seconds` after the beginning.
   void update(double done, double seconds) {
     update(done, seconds, [] { return words{}; });
   }
@@ -183,7 +183,7 @@ class progress_bar {
     constexpr int width = 40;
     const int filled = percent * width / 100;
     text = fmt::format("{} [{:#<{}}{:.<{}}] {}", label_, "", filled, "", width - filled, text);
-    // As far as the line goes: another would stay.
+    // As far as the line has room: a second line would stay.
     const std::size_t room = terminal_width(out_);
     if (!w.note.empty() && text.size() + w.note.size() + 3 <= room) text += "; " + w.note;
     put(fmt::format("\r{}\x1b[K", text));
@@ -213,8 +213,8 @@ class progress_bar {
   int drawn_ = -1;
 };
 
-/// A text of several lines that is shown while it grows, on a terminal that is wide enough for it: each takes the place
-/// of the one before. Elsewhere nothing is shown.
+/// A text of several lines that is redrawn while it grows, on a terminal that is wide enough for it. Elsewhere nothing
+/// is shown.
 class live_text {
  public:
   /// @param widest columns of its longest line.
@@ -229,7 +229,7 @@ class live_text {
   /// Whether anything is shown.
   [[nodiscard]] bool draws() const noexcept { return draws_; }
 
-  /// Shows `text`, whole lines, in the place of what is there.
+  /// Shows `text`, whole lines, in place of the earlier text.
   void show(std::string_view text) {
     if (!draws_) return;
     clear();
@@ -238,7 +238,7 @@ class live_text {
     lines_ = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   }
 
-  /// Takes it away.
+  /// Removes it.
   void clear() noexcept {
     if (lines_ == 0) return;
     (void)std::fprintf(out_, "\x1b[%zuA\x1b[J", lines_);

@@ -12,25 +12,26 @@
 #include <vector>
 
 /// @file
-/// The same experiment several times, with seeds of its own each time: run on all cores, and summed up.
+/// One experiment several times, with a different seed each time: run on all cores, and summarised.
 
 TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-/// A number that was measured several times.
+/// A number measured several times.
 struct estimate {
-  double mean = never;        ///< Of those that are numbers.
-  double half_width = never;  ///< Of the 95 % confidence interval around it (Student's t); NaN for less than two.
-  std::size_t count = 0;      ///< How many are numbers.
+  double mean = never;        ///< Mean of the values that are numbers.
+  double half_width = never;  ///< Half width of the 95 % confidence interval around it (Student's t); NaN for fewer
+                              ///< than two values.
+  std::size_t count = 0;      ///< The number of values that are numbers.
 };
 
-/// The mean of independent measurements, and how sure it is. NaNs are left out. O(n).
+/// The mean of independent measurements, with its confidence interval. NaNs are left out. O(n).
 [[nodiscard]] estimate estimate_mean(std::span<const double> samples);
 
-/// Calls `job(i)` once for each `i` below `count`, on at most `threads` threads, the caller's among them; in order of
-/// `i` if there is only one. Returns when all have returned. When one throws, no more are begun, and the exception of
-/// the lowest `i` that threw goes on.
+/// Calls `job(i)` once for each `i` below `count`, on at most `threads` threads, including the caller's; in order of
+/// `i` if there is only one. Returns when all have returned. When one throws, no more are started, and the exception of
+/// the lowest `i` that threw is rethrown.
 template <class Job>
 void run_parallel(std::size_t count, std::size_t threads, Job&& job) {
   std::atomic<std::size_t> next{0};

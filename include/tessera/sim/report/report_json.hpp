@@ -16,7 +16,7 @@
 #include <vector>
 
 /// @file
-/// What a comparison shows, as JSON.
+/// The content of a comparison, as JSON.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -30,25 +30,26 @@ namespace detail {
 
 }  // namespace detail
 
-/// One run as JSON. What was not measured is null.
+/// One run as JSON. Unmeasured values are null.
 [[nodiscard]] nlohmann::ordered_json to_json(const summary& s);
 
 namespace detail {
 
-/// The same number of several runs: its mean. Of what is no number, that of the first run; of truths, the part that is
-/// true; of what only some runs have, that of these. `half` gets the half widths of the 95 % intervals, in the same
-/// shape.
+/// Combines the values of several runs. Numbers become their mean, and truth values the fraction of true ones. For
+/// other values, that of the first run. Values that only some runs have are combined over these. `half` gets the half
+/// widths of the 95 % intervals, in the same shape.
 [[nodiscard]] nlohmann::ordered_json mean_of(std::span<const nlohmann::ordered_json* const> runs,
                                              nlohmann::ordered_json& half);
 
 }  // namespace detail
 
-/// All runs of a policy as JSON: one as it is; of several the means, with `seeds`, how many they are, and `interval95`,
-/// the half widths of the means' 95 % intervals in the same shape. A truth becomes the part of the runs of which it is
-/// true, `load.state` the one that most runs have.
+/// All runs of a policy as JSON. One run is unchanged. Several runs become their means, with `seeds`, their number, and
+/// `interval95`, the half widths of the means' 95 % intervals in the same shape. A truth value becomes the fraction of
+/// runs in which it is true, `load.state` the most frequent one.
 [[nodiscard]] nlohmann::ordered_json to_json(const replicates& runs);
 
-/// The runs of all policies as a JSON array, ending in a newline. @param what what was run, for each of them.
+/// The runs of all policies as a JSON array, ending in a newline. @param what a description of the experiment, added to
+/// each.
 [[nodiscard]] std::string format_json(std::span<const replicates> rows,
                                       const nlohmann::ordered_json& what = nlohmann::ordered_json::object());
 

@@ -153,7 +153,7 @@ class traffic_window {
   /// request gets a length that it may reach. These lengths are spread as those of similar requests that have come as
   /// far (Kaplan and Meier). Similar requests have similar scores, or without scores the same class of prompts.
   /// Beyond the longest length seen, they are spread as exponential lengths through that point (Brown, Hollander and
-  /// Korwar 1974); otherwise a server that has just started would know of no long ones. They do not exceed the longest
+  /// Korwar 1974). Otherwise a server that has just started would know of no long ones. They do not exceed the longest
   /// possible length. A request that still reasons gets the same fraction of reasoning as all that have ended. O(n log
   /// n).
   [[nodiscard]] std::vector<trace_row> rows(std::span<const request> all, const learned_lengths& lengths,
