@@ -12,15 +12,15 @@
 #include <string_view>
 
 /// @file
-/// The one picture of a tool, and the script beside it that draws it again.
+/// The one picture of a tool, and the script beside it that redraws it.
 
 namespace tool {
 
-/// Where the picture and its script go: FILE.svg, FILE.png, or a folder for both.
+/// The places of the picture and its script: FILE.svg, FILE.png, or a folder for both.
 class picture {
  public:
-  /// Makes the folder, and tries both places.
-  /// @param name of the files in a folder. @param in_folder the picture's format there.
+  /// Makes the folder, and tests both places.
+  /// @param name name of the files in a folder. @param in_folder the picture's format there.
   /// @throws tessera::sim::usage_error @throws tessera::sim::output_error
   picture(const std::string& where, const std::string& name, tessera::sim::plot_format in_folder)
       : image_{where}, format_{in_folder} {
@@ -42,7 +42,7 @@ class picture {
   [[nodiscard]] const std::filesystem::path& image() const noexcept { return image_; }
   [[nodiscard]] const std::filesystem::path& script() const noexcept { return script_; }
 
-  /// Writes the script and has gnuplot draw it. @param text lacks its terminal and output. Call once.
+  /// Writes the script and has gnuplot draw it. @param text the script without its terminal and output. Call once.
   /// @throws tessera::sim::output_error
   void draw(std::string_view text, int height) {
     namespace sim = tessera::sim;

@@ -30,18 +30,18 @@
 #include <vector>
 
 /// @file
-/// What the command-line tools have in common: how they end, and what a signal does. A tool returns 0, or 2 after one
-/// line on stderr that says what to mend, or 128 and the signal's number when SIGINT, SIGTERM or SIGHUP ended it. One
-/// that was asked whether something can be had returns 1 when it cannot.
+/// The common part of the command-line tools: how they end, and the effect of signals. A tool returns 0, or 2 after one
+/// line on stderr that says what to correct. It returns 128 and the signal's number when SIGINT, SIGTERM or SIGHUP
+/// ended it. A tool that was asked whether something is possible returns 1 if it is not.
 
 namespace tool {
 
-/// As `--version` says it.
+/// The text of `--version`.
 inline std::string version() {
   return fmt::format("{}.{}.{}", TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 }
 
-/// An empty value, as of an unset variable in a script, must not pass for none at all.
+/// An empty value, such as that of an unset variable in a script, must not count as no option.
 /// @throws tessera::sim::usage_error
 inline void require_values(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
@@ -52,13 +52,13 @@ inline void require_values(int argc, char** argv) {
   }
 }
 
-/// A file that a tool was told to read or write, and the option that named it.
+/// A file that a tool reads or writes, and the option that named it.
 struct named_file {
   std::string_view option;
-  std::string path;  ///< Empty: none. Names that are no file's, as of a built-in profile, may stand here.
+  std::string path;  ///< Empty: none. Names that are not files, such as those of built-in profiles, are allowed.
 };
 
-/// Nothing that is read is written over, and nothing is written twice, by whatever names and links.
+/// Checks that no input is overwritten, and no output written twice, under whatever names and links.
 /// @throws tessera::sim::usage_error
 inline void require_apart(const std::vector<named_file>& read, const std::vector<named_file>& written) {
   namespace fs = std::filesystem;
@@ -88,9 +88,9 @@ inline void require_apart(const std::vector<named_file>& read, const std::vector
   }
 }
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP end the tool at its next `check`, after its last words: it can take
-/// half-written files away and print what is done. Another one a second later or more ends it at once; what comes
-/// sooner is the same one, heard twice: a shell and what runs in it both pass on what was typed.
+/// While it lives, SIGINT, SIGTERM and SIGHUP end the tool at its next `check`, after its last words. These can remove
+/// half-written files and print the finished part. A second signal ends the tool at once if it comes a second later or
+/// more. An earlier one counts as the same signal: a shell and its child both pass on what was typed.
 class signal_guard {
  public:
   /// @param last_words called once, on the thread that checks.
@@ -102,13 +102,14 @@ class signal_guard {
   ~signal_guard() {
     for (const int s : signals) static_cast<void>(std::signal(s, SIG_DFL));
   }
-  /// From now on files are written: they are taken away by the last words alone, however often a signal comes.
+  /// From now on files are written: only the last words remove them, however often a signal comes.
   void writes() noexcept { writing_ = true; }
 
   signal_guard(const signal_guard&) = delete;
   signal_guard& operator=(const signal_guard&) = delete;
 
-  /// Call it now and then, on any thread. It does not throw: who is in the middle of a run may not leave it halfway.
+  /// Call it now and then, on any thread. It does not throw, so that a caller in the middle of a run does not leave it
+  /// halfway.
   void check() {
     const int which = caught_;
     if (which == 0) return;
@@ -144,7 +145,7 @@ class signal_guard {
   std::mutex ending_;
 };
 
-/// All that was printed has arrived. @throws tessera::sim::output_error
+/// Checks that all output has been written. @throws tessera::sim::output_error
 inline void flush_output() {
   std::cout.flush();
   if (const bool lost = std::fflush(stdout) != 0; lost || !std::cout || std::ferror(stdout) != 0) {
@@ -152,7 +153,7 @@ inline void flush_output() {
   }
 }
 
-/// Refuses whole numbers that begin with a 0, which would be read as octal: 010 as 8.
+/// Rejects whole numbers that begin with a 0, which would be read as octal: 010 as 8.
 inline void require_decimal(CLI::App& app) {
   const CLI::Validator decimal{[](const std::string& value) {
                                  const std::size_t at = value.find_first_not_of("+-");
@@ -169,18 +170,18 @@ inline void require_decimal(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) require_decimal(*command);
 }
 
-/// Does the work of a tool, from parsing its arguments on. @param less what to take less of when memory runs out.
-/// @param work `work()` returns nothing, or whether what was asked for can be had.
-/// @return what main returns: see the file's comment.
+/// Does the work of a tool, from parsing its arguments on. @param less what to reduce when memory runs out.
+/// @param work `work()` returns nothing, or whether the request is possible.
+/// @return the result of main: see the file's comment.
 template <class Work>
 [[nodiscard]] int run(std::string_view name, std::string_view less, CLI::App& app, Work&& work) {
   require_decimal(app);
-  // Where nobody listens either, the exit code says it.
+  // If stderr is closed as well, the exit code says it.
   const auto refuse = [&](std::string_view why) {
     static_cast<void>(std::fputs(fmt::format("{}: {}\n", name, why).c_str(), stderr));
   };
 #ifdef SIGXFSZ
-  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));  // a file that may not grow is one that cannot be written
+  static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));  // a file that may not grow counts as one that cannot be written
 #endif
   try {
     try {
@@ -195,7 +196,7 @@ template <class Work>
     }
     return 0;
   } catch (const CLI::ConversionError& wrong) {
-    // All that is converted is a number.
+    // Only numbers are converted.
     refuse(fmt::format("{}: a number is expected (see --help)", wrong.what()));
   } catch (const CLI::ParseError& wrong) {
     refuse(fmt::format("{} (see --help)", wrong.what()));

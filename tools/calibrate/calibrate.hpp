@@ -31,7 +31,7 @@
 #include <vector>
 
 /// @file
-/// The command line of `calibrate`: measured steps in, a profile out, and how far it is off.
+/// The command line of `calibrate`: measured steps in, a profile out, with its errors.
 
 namespace calibrate {
 
@@ -53,21 +53,21 @@ struct arguments {
   std::int64_t token_budget = 2048;
 };
 
-/// Host time in a step beyond which `--fit-host` says that it explains something else.
+/// Host time in a step beyond which `--fit-host` says that it must have another cause.
 inline constexpr double most_host_step = 5e-3;
 
-/// The steps of a file, and what became of them.
+/// The steps of a file, and their errors.
 struct calibration {
   sim::profile profile;
   std::vector<sim::measured_step> steps;  ///< Repeats merged.
-  std::vector<double> predicted;          ///< Of those that were not fitted: by numbers that do not know them.
+  std::vector<double> predicted;          ///< For steps that were not fitted: from a fit without them.
   std::vector<bool> fitted;
   std::vector<point> missing;
   std::vector<point> doubtful;
   bool left_out_in_turn = false;  ///< All were fitted; each was predicted by a fit to the others.
 };
 
-/// The steps at `places`, but for `without`.
+/// The steps at `places`, except those in `without`.
 inline std::vector<sim::measured_step> at(const std::vector<sim::measured_step>& all,
                                           const std::vector<std::size_t>& places,
                                           const std::vector<std::size_t>& without = {}) {
@@ -88,7 +88,7 @@ inline calibration calibrate_steps(const arguments& a, const sim::profile& base)
     const choice points = choose_points(c.steps);
     c.missing = points.missing;
     c.doubtful = points.doubtful;
-    // Who does without mixed steps, or has a file that cannot hold any, does not miss them.
+    // Mixed steps are not missed with `--without-mixed`, or if the file's form cannot hold them.
     if (a.without_mixed || !file.can_mix) {
       for (auto* list : {&c.missing, &c.doubtful}) {
         std::erase_if(*list, [](const point& p) { return p.kind == sim::step_kind::mixed; });
@@ -107,7 +107,7 @@ inline calibration calibrate_steps(const arguments& a, const sim::profile& base)
   c.profile = chosen.empty() ? base : fit(base, at(c.steps, chosen));
   const sim::step_timer timer{c.profile};
   for (const auto& s : c.steps) c.predicted.push_back(timer(s.shape()));
-  // Errors of what was fitted say nothing of what was not: so each part is left out once.
+  // Errors of fitted steps say nothing about others: so each part is left out once.
   c.left_out_in_turn = !chosen.empty() && chosen.size() == c.steps.size();
   if (c.left_out_in_turn) {
     const std::size_t parts = std::min<std::size_t>(chosen.size(), 20);
@@ -121,7 +121,7 @@ inline calibration calibrate_steps(const arguments& a, const sim::profile& base)
   return c;
 }
 
-/// Errors of the steps that were fitted, by the profile; and of the others.
+/// Errors of the profile on fitted steps, and on the others.
 struct error_tables {
   error_table fitted;
   error_table held_out;
@@ -150,7 +150,7 @@ inline std::string format_errors(const error_tables& t, bool in_turn) {
                                       100 * h.worst);
   };
   for (std::size_t k = 0; k != kinds; ++k) row(sim::step_kind_names[k], t.fitted.by_kind[k], t.held_out.by_kind[k]);
-  // Tables of kernels hold steps that no device of that memory is asked for.
+  // Tables of kernels hold steps that are too large for a device of that memory.
   if (t.held_out.mixed_that_fit.steps != t.held_out.by_kind.back().steps) {
     row("mixed, of what fits in KV", t.fitted.mixed_that_fit, t.held_out.mixed_that_fit);
   }
@@ -205,7 +205,7 @@ inline std::string scatter_script(const calibration& c) {
          plots + "\n";
 }
 
-/// What a run says of a profile: a table, and the same as numbers.
+/// The comparison of a profile with a run: a table, and the same as numbers.
 inline std::string format_check(const run_numbers& real, const run_numbers& simulated, nlohmann::ordered_json& j) {
   std::string out = fmt::format("{:<14}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}{:>12}{:>12}{:>9}\n", "seconds", "mean",
                                 "simulated", "%", "p50", "simulated", "%", "p99", "simulated", "%");
@@ -237,7 +237,7 @@ inline std::int64_t in_range(std::int64_t n, std::int64_t most, const char* opti
   return n;
 }
 
-/// Runs the tool on its arguments. Nothing is written before everything has gone well.
+/// Runs the tool on its arguments. Writes nothing before everything has succeeded.
 inline void run(const arguments& a) {
   if (a.steps.empty() && a.check.empty()) {
     throw sim::usage_error{"name a file of measured steps, or --check RUN.csv, or both"};
@@ -317,7 +317,7 @@ inline void run(const arguments& a) {
       }
     }
   }
-  // What is written must be what the other tools read.
+  // The other tools must be able to read what is written.
   const std::string whole = sim::to_json(c.profile);
   (void)sim::parse_profile(whole, "the profile");
 
@@ -344,14 +344,14 @@ inline void run(const arguments& a) {
   if (out) out->write(whole);
   if (json) json->commit();
   if (out) out->commit();
-  // What people read makes room for what programs read.
+  // Output for human readers makes room for output for programs.
   std::FILE* const people = a.json == "-" || a.out == "-" ? stderr : stdout;
   fmt::print(people, "{}", text);
   if (image) fmt::print(people, "{}\n", image->image().string());
   tool::flush_output();
 }
 
-/// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.
+/// The whole program. Exit code 2 and one line on stderr for anything that the user can correct.
 inline int main(int argc, char** argv) {
   arguments a;
   CLI::App app{"Fits a profile to measured steps, and holds profiles against measured steps and runs."};

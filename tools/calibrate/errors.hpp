@@ -19,7 +19,7 @@
 #include <vector>
 
 /// @file
-/// How far a profile is off, and what is refused before anything is fitted.
+/// The errors of a profile, and the checks before a fit.
 
 namespace calibrate {
 
@@ -43,7 +43,7 @@ struct error_sum {
   [[nodiscard]] double bias() const noexcept { return signed_sum / static_cast<double>(steps); }
 };
 
-/// By kind. Of mixed steps those apart that a device can be asked for at all: KV of all their requests fits.
+/// By kind. A separate sum has the mixed steps that a device can run: KV of all their requests fits.
 struct error_table {
   std::array<error_sum, kinds> by_kind{};
   error_sum mixed_that_fit{};
@@ -58,7 +58,7 @@ struct error_table {
   }
 };
 
-/// Of the same step measured more than once, the median; in the order of the file.
+/// If a step was measured more than once, its median; in the order of the file.
 inline std::vector<sim::measured_step> merge_repeats(const std::vector<sim::measured_step>& all) {
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i != order.size(); ++i) order[i] = i;
@@ -87,13 +87,13 @@ inline std::vector<sim::measured_step> merge_repeats(const std::vector<sim::meas
   return out;
 }
 
-/// A number of seconds that people can read.
+/// A readable number of seconds.
 inline std::string shown_seconds(double s) {
   return s < 1 ? fmt::format("{:.4g} ms", s * 1e3) : fmt::format("{:.4g} s", s);
 }
 
-/// Refuses times that no device of this kind can have: the whole file in another unit, or a row in another than the
-/// rest. A roofline is within a factor of a few; units are apart by a thousand.
+/// Rejects times that no device of this kind can have: the whole file in another unit, or a row in another than the
+/// rest. A roofline is within a factor of a few; units differ by a thousand.
 /// @throws sim::input_error at the first such time
 inline void require_seconds(const std::string& file, const std::vector<sim::measured_step>& steps,
                             const sim::profile& base) {
@@ -125,10 +125,10 @@ inline void require_seconds(const std::string& file, const std::vector<sim::meas
   }
 }
 
-/// Fewest different steps of a kind that tell anything of its own.
+/// Fewest different steps of a kind for a fit.
 inline constexpr std::array<std::size_t, kinds> least_steps{4, 3, 0, 2};
 
-/// Refuses a file with too few steps to fit, or without a kind. @throws sim::input_error at the end of the file
+/// Rejects a file with too few steps to fit, or without a kind. @throws sim::input_error at the end of the file
 /// @param of_points `steps` are those near the 14 points; the file may have others.
 inline void require_enough(const std::string& file, const std::vector<sim::measured_step>& steps, std::uint64_t lines,
                            bool mixed_too, bool of_points) {

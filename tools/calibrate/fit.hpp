@@ -20,18 +20,18 @@
 #include <vector>
 
 /// @file
-/// Fits the numbers of a profile to measured steps: relative errors, least squares on few points with a weight on
-/// numbers that are usual (a fit by maximum a posteriori), Levenberg-Marquardt as Eigen has it (after MINPACK).
+/// Fits the numbers of a profile to measured steps: relative errors, and least squares on few points with a prior (a
+/// maximum a posteriori fit). It uses Levenberg-Marquardt from Eigen (after MINPACK).
 ///
-/// What is fitted are logarithms, so no number can become negative. For each number there is what is usual and how far
-/// from that it may well be; a number that the points do not tell stays there. Errors of steps count as
-/// 2 (sqrt(1 + (e / 2)^2) - 1), e in units of 1.5 %, so that one bad measurement pulls like a line, not like a square.
+/// The fit is over logarithms, so no number can become negative. Each number has a usual value and a plausible
+/// deviation from it; a number that the points do not determine keeps its usual value. Errors of steps count as 2
+/// (sqrt(1 + (e / 2)^2) - 1), with e in units of 1.5 %. So one bad measurement pulls linearly, not quadratically.
 
 namespace calibrate {
 
 namespace sim = tessera::sim;
 
-/// The numbers that are fitted.
+/// The fitted numbers.
 enum class number : std::size_t {
   launch,
   bandwidth,
@@ -48,33 +48,33 @@ enum class number : std::size_t {
 inline constexpr std::size_t numbers = 11;
 using vector = Eigen::Matrix<double, Eigen::Dynamic, 1>;
 
-/// What is usual, and the standard deviation of its logarithm. Not the result of a fit to one machine: round numbers
-/// from the range in which A100, H100 and RTX cards were found, wide enough for what is neither.
+/// The usual value, and the standard deviation of its logarithm. Not the result of a fit to one machine: these are
+/// round numbers from the range of A100, H100 and RTX cards. The range is wide enough for other devices.
 struct usual {
   double value;
   double spread;
 };
 inline constexpr std::array<usual, numbers> usual_values{{
     {1e-3, 1.0},   // launch: kernels of 32 to 80 layers, in a graph
-    {0.88, 0.15},  // bandwidth: part of the peak
-    {0.8, 0.25},   // flops: part of the peak
-    {0.92, 0.1},   // kv_bandwidth: part of the peak
-    {0.6, 0.4},    // attention: part of the peak
+    {0.88, 0.15},  // bandwidth: fraction of the peak
+    {0.8, 0.25},   // flops: fraction of the peak
+    {0.92, 0.1},   // kv_bandwidth: fraction of the peak
+    {0.6, 0.4},    // attention: fraction of the peak
     {3e-6, 0.7},   // request
     {1e-6, 1.5},   // token
     {3.5, 0.25},   // knee
     {64, 0.3},     // least_context: tiles of 64 to 128
     {0.3, 1.5},    // mixed_kv: beyond 1
-    {5, 1.0},      // history, where there is one
+    {5, 1.0},      // history, if there is one
 }};
 
-/// Decodes that are slower beside a chunk by more than this are read by a kernel that does not split contexts.
+/// Decodes beside a chunk that are slower by more than this use a kernel that does not split contexts.
 inline constexpr double unsplit = 1.25;
-/// Relative error of a step that counts as one standard deviation: what steps scatter, and forms leave out.
+/// Relative error of a step that counts as one standard deviation: scatter of steps, and effects outside of the model.
 inline constexpr double step_spread = 0.015;
 
-/// A profile with its terms within what a file of a profile may say, so that what is written can be read. A knee below
-/// 1 would make two parts together take longer than one after the other.
+/// A profile with its terms within the limits of a profile file, so that it can be read back. A knee below 1 would make
+/// two parts together take longer than one after the other.
 inline sim::profile within_bounds(sim::profile p) {
   for (const sim::detail::term_key& k : sim::detail::term_keys) {
     p.terms.*k.value = std::clamp(p.terms.*k.value, k.least, k.most);
@@ -102,8 +102,8 @@ inline sim::profile with_numbers(const sim::profile& base, const vector& logs, b
   return within_bounds(std::move(p));
 }
 
-/// A profile may say no efficiency above 1, but a device can be faster than its peak is said to be: then the peak was
-/// wrong. Changes no time.
+/// A profile may have no efficiency above 1, but a device can be faster than its stated peak: then the peak was wrong.
+/// Changes no time.
 inline sim::profile with_peaks(sim::profile p) {
   if (p.gpu.flops_efficiency > 1) {
     p.gpu.flops *= p.gpu.flops_efficiency;
@@ -119,8 +119,8 @@ inline sim::profile with_peaks(sim::profile p) {
   return p;
 }
 
-/// What the fit makes small: errors of the steps, distances of the numbers from what is usual, and where attention is
-/// left to one multiprocessor at a time, what that means for the longest history.
+/// The residuals: errors of the steps, and distances of the numbers from their usual values. If attention is left to
+/// one multiprocessor at a time, also the consequence for the longest history.
 class residuals {
  public:
   using Scalar = double;
@@ -184,7 +184,7 @@ class residuals {
   std::array<double, sim::step_kind_names.size()> weight_{};
 };
 
-/// The best of a few starts. Deterministic.
+/// The best result of a few starts. Deterministic.
 inline vector minimise(const sim::profile& base, const std::vector<sim::measured_step>& steps, bool has_mixed,
                        bool has_history) {
   const residuals f{base, steps, has_mixed, has_history};
@@ -194,7 +194,7 @@ inline vector minimise(const sim::profile& base, const std::vector<sim::measured
   for (int start = 0; start != 3; ++start) {
     vector x(static_cast<Eigen::Index>(numbers));
     for (std::size_t i = 0; i != numbers; ++i) {
-      // Where it is usual, and to both sides of that in turn.
+      // Starts at the usual value, and to both sides of it in turn.
       const double aside = start == 0 ? 0 : (i % 2 == 0) == (start == 1) ? 1 : -1;
       x[static_cast<Eigen::Index>(i)] = std::log(usual_values[i].value) + aside * usual_values[i].spread;
     }
@@ -212,9 +212,9 @@ inline vector minimise(const sim::profile& base, const std::vector<sim::measured
   return best;
 }
 
-/// Fits `base` to the steps. Its tables of measured times are dropped: they would hide what is fitted. Whether
-/// attention is left to single multiprocessors beside a chunk shows in how much slower decodes are there; what a
-/// history costs then is inferred as far as the steps do not tell, from the number of multiprocessors.
+/// Fits `base` to the steps. Its tables of measured times are dropped, because they would hide the fitted numbers. The
+/// slowdown of decodes beside a chunk shows whether attention is left to single multiprocessors there. As far as the
+/// steps do not determine the cost of a history, it is inferred from the number of multiprocessors.
 inline sim::profile fit(sim::profile base, const std::vector<sim::measured_step>& steps) {
   base.measured = {};
   const bool has_mixed =

@@ -14,13 +14,13 @@
 #include <vector>
 
 /// @file
-/// The 14 steps that tell the parts of a step's time apart, and which rows of a file stand for them.
+/// The 14 steps that separate the parts of a step's time, and the rows of a file that stand for them.
 
 namespace calibrate {
 
 namespace sim = tessera::sim;
 
-/// A step that should be measured. `largest` in place of a number: as many as fit.
+/// A step that should be measured. `largest` as a number: as many as fit.
 struct point {
   sim::step_kind kind;
   std::int64_t decodes;
@@ -31,9 +31,9 @@ struct point {
 
 inline constexpr std::int64_t largest = -1;
 
-/// Decode: one request is the weights, 32 are where engines run, as many as fit show the knee; short and long contexts
-/// give the rate of KV. Prefill: around the knee and in the range of arithmetic. Mixed: more decodes, a history, longer
-/// contexts, so that what a chunk does to decodes and a history to the chunk differs between them.
+/// Decode: one request shows the weights, 32 is where engines run, and as many as fit show the knee. Short and long
+/// contexts give the rate of KV. Prefill: around the knee and in the range of arithmetic. Mixed: more decodes, a
+/// history, longer contexts. So the effects of a chunk on decodes, and of a history on the chunk, differ between them.
 inline const std::vector<point>& wanted_points() {
   using enum sim::step_kind;
   static const std::vector<point> all{
@@ -69,26 +69,26 @@ inline std::string describe(const sim::measured_step& s) {
   }
 }
 
-/// How far apart two sizes are, in factors of e; what is far below a tile of 16 tokens makes no difference.
+/// The distance of two sizes, in factors of e; sizes far below a tile of 16 tokens are equal.
 inline double apart(std::int64_t a, std::int64_t b) {
   return std::fabs(std::log(static_cast<double>(a + 16) / static_cast<double>(b + 16)));
 }
 
-/// A step is taken for a point if no size is further off than by this, about a factor of two.
+/// A step stands for a point if no size differs by more than this, about a factor of two.
 inline constexpr double near_enough = 0.75;
 
-/// Which steps stand for the points.
+/// The steps that stand for the points.
 struct choice {
   std::vector<std::size_t> steps;  ///< Places in the file's steps, without repetition.
   std::vector<point> missing;      ///< Points without a step that is near enough.
-  std::vector<point> doubtful;     ///< As large as fits, if no more fits than another point has.
+  std::vector<point> doubtful;     ///< As large as fits, if no more fit than another point has.
 };
 
 /// For each point the nearest step of its kind. Ties go to the earlier one. O(points x steps).
 inline choice choose_points(const std::vector<sim::measured_step>& steps) {
   choice out;
   for (const point& p : wanted_points()) {
-    // As large as fits: of what was measured with this context, or of all prompts.
+    // As large as fits: among steps measured with this context, or among all prompts.
     std::int64_t most = 0;
     std::int64_t context = p.context;
     if (p.kind == sim::step_kind::decode) {
@@ -127,7 +127,7 @@ inline choice choose_points(const std::vector<sim::measured_step>& steps) {
     const bool is_largest = p.decodes == largest || p.tokens == largest;
     if (!found || (twice && !is_largest)) out.missing.push_back(p);
     if (found && twice && is_largest) out.doubtful.push_back(p);
-    // A step further off still tells more than none.
+    // A step further off still has more information than none.
     if (!found && best != steps.size() && std::find(out.steps.begin(), out.steps.end(), best) == out.steps.end()) {
       out.steps.push_back(best);
     }

@@ -19,20 +19,20 @@
 #include <vector>
 
 /// @file
-/// A real run of an engine against the same requests in the simulator.
+/// A real run of an engine, compared with the same requests in the simulator.
 
 namespace calibrate {
 
 namespace sim = tessera::sim;
 
-/// What one request was measured to take. NaN: not measured.
+/// The measured times of one request. NaN: not measured.
 struct measured_request {
   double ttft = std::nan("");
   double tpot = std::nan("");
   double e2e = std::nan("");
 };
 
-/// A run: a trace with arrivals, and beside it what was measured.
+/// A run: a trace with arrivals, and its measured times.
 struct measured_run {
   std::string name;
   std::vector<sim::trace_row> rows;
@@ -75,7 +75,7 @@ inline measured_run read_run(const std::string& path) {
   return out;
 }
 
-/// How the engine was set up.
+/// The configuration of the engine.
 struct engine {
   std::size_t kv_blocks = 0;  ///< 0: as many as the profile has room for.
   std::int64_t block_size = 16;
@@ -156,7 +156,7 @@ inline run_numbers simulate(const measured_run& run, const sim::profile& p, cons
   double end = 0;
   for (const auto& r : result.requests) {
     if (!r.completed()) throw sim::usage_error{fmt::format("{}: request {} was refused", run.name, r.id)};
-    // Of a trace with reasoning too, what engines call the first token is the first of any kind.
+    // In a trace with reasoning as well, engines count the first token of any kind.
     const double first = r.first_token - r.arrival;
     const auto tokens = static_cast<double>(r.output_tokens());
     ttft.push_back(first);
@@ -168,7 +168,7 @@ inline run_numbers simulate(const measured_run& run, const sim::profile& p, cons
   return {spread_of(ttft), spread_of(tpot), spread_of(e2e), output / (end - run.rows.front().arrival_s)};
 }
 
-/// The host's seconds in each step with which the mean end-to-end latency is met; 0 if it is met without any.
+/// The host's seconds in each step that give the measured mean end-to-end latency; 0 if none are needed.
 /// @throws sim::usage_error no host time explains the run: it is faster than its steps, or far slower.
 inline double fit_host_step(const measured_run& run, sim::profile p, const engine& e) {
   const double wanted = numbers_of(run).e2e.mean;

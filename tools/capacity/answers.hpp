@@ -26,38 +26,38 @@
 #include <vector>
 
 /// @file
-/// What `capacity` found: for people, and as JSON and CSV.
+/// The results of `capacity`: for human readers, and as JSON and CSV.
 
 namespace capacity {
 
 using nlohmann::ordered_json;
 
-/// A policy and what was found for it.
+/// A policy and its result.
 struct answer {
   const sim::policy* policy = nullptr;
   sim::capacity found;
   bool done = false;
 };
 
-/// What an hour of the cluster costs, by the tokens that it makes in an hour.
+/// The cost of a cluster's hour, per token that it makes in an hour.
 struct prices {
-  double per_output = sim::never;  ///< Of a million output tokens.
-  double per_token = sim::never;   ///< Of a million tokens, prompts among them.
+  double per_output = sim::never;  ///< Price of a million output tokens.
+  double per_token = sim::never;   ///< Price of a million tokens, prompts included.
 };
 
 struct question {
   const arguments& a;
   const sim::load_source& source;
-  std::vector<std::vector<sim::trace_row>> rows;  ///< Of each seed.
+  std::vector<std::vector<sim::trace_row>> rows;  ///< By seed.
   sim::profile profile;
   std::vector<sim::slo_bound> slo;
   double rate = 0;         ///< Requests per second.
   double output_rate = 0;  ///< Output tokens per second.
   double token_rate = 0;   ///< Tokens per second.
-  bool of_rate = false;    ///< Which question it is.
-  std::string idle{};      ///< Which objectives an idle instance misses.
+  bool of_rate = false;    ///< The kind of question.
+  std::string idle{};      ///< The objectives that an idle instance misses.
 
-  /// Requests per second in a trial; of sessions as it went, for their later turns wait for answers.
+  /// Requests per second in a trial. For sessions the actual rate, because their later turns wait for answers.
   [[nodiscard]] double rate_of(const sim::capacity_trial& t) const {
     return source.has_sessions() ? replay::arrivals_of(t.numbers) : rate * t.factor;
   }
@@ -71,7 +71,7 @@ struct question {
     return of_rate ? fmt::format("{:.4g} requests per second", rate_of(t))
                    : fmt::format("{} instance{}", t.instances, t.instances == 1 ? "" : "s");
   }
-  /// As above; where a higher rate was not looked for, it says so.
+  /// As above; if no higher rate was tried, it says so.
   [[nodiscard]] std::string name_of(const sim::capacity& found) const {
     const bool at_the_end = of_rate && !found.beyond;
     return fmt::format("{}{}", at_the_end ? "at least " : "", name_of(*found.best));
@@ -104,7 +104,7 @@ inline std::string format_answers(const question& q, const std::vector<answer>& 
       division = std::max(division, division_of(**t).size());
     }
   }
-  // Beside the two tails, what else is asked for, and what a fault costs.
+  // Further objectives beside the two tails, and the cost of faults.
   std::vector<sim::slo_bound> asked;
   std::string more;
   for (const sim::slo_bound& b : q.slo) {
@@ -145,7 +145,7 @@ inline std::string format_answers(const question& q, const std::vector<answer>& 
   return out;
 }
 
-/// A sentence for each policy: what it needs, and why less does not do.
+/// A sentence for each policy: what it needs, and why less does not suffice.
 inline std::string describe_answers(const question& q, const std::vector<answer>& answers) {
   std::string out;
   for (const answer& x : answers) {
@@ -163,7 +163,7 @@ inline std::string describe_answers(const question& q, const std::vector<answer>
   return out;
 }
 
-/// Whose runs were too short to tell where their loads settle.
+/// The policies with runs that were too short to tell where their loads settle.
 inline std::string name_the_unsettled(const std::vector<answer>& answers) {
   std::vector<std::string> young;
   std::vector<std::string> untold;
@@ -186,10 +186,10 @@ inline std::string name_the_unsettled(const std::vector<answer>& answers) {
   return out;
 }
 
-/// Whose answer turns on less than noise: runs that keep or miss an objective by at most 1 %.
+/// The policies with an answer that is within noise: runs that keep or miss an objective by at most 1 %.
 inline std::string name_the_close(const question& q, const std::vector<answer>& answers) {
   std::vector<std::string> close;
-  // Rates are found to a fiftieth: there all are near.
+  // Rates are found to a fiftieth: there all are close.
   for (const answer& x : answers) {
     if (!x.done || q.of_rate) continue;
     for (const auto* t : {&x.found.best, &x.found.beyond}) {
@@ -203,7 +203,7 @@ inline std::string name_the_close(const question& q, const std::vector<answer>& 
                      100 * sim::alike_margin, q.a.seeds == 1 ? " (--seeds 5 tries it)" : "", fmt::join(close, ", "));
 }
 
-/// Who needs least, or carries most, in a sentence; with the price where there is one.
+/// The policies that need least, or carry most, in a sentence, with the price if there is one.
 inline std::string conclude(const question& q, const std::vector<answer>& answers) {
   const answer* best = nullptr;
   const auto value = [&](const answer& x) {

@@ -81,7 +81,7 @@ bool run(arguments a) {
              .profile = profile,
              .slo = sim::parse_slo(a.setting.slo),
              .of_rate = of_rate};
-  q.rows.reserve(static_cast<std::size_t>(a.seeds));  // so that the first stay where they are
+  q.rows.reserve(static_cast<std::size_t>(a.seeds));  // so that earlier elements stay in place
   q.rows.push_back(source.rows(a.setting, static_cast<std::uint64_t>(a.setting.seed)));
   const std::vector<sim::trace_row>& rows = q.rows.front();
   q.rate = sim::mean_rate(rows);
@@ -96,7 +96,7 @@ bool run(arguments a) {
   q.token_rate = tokens / static_cast<double>(rows.size()) * q.rate;
 
   const std::size_t most = static_cast<std::size_t>(of_rate ? *a.instances : a.instances_max);
-  // Checks everything that can be refused before the first run.
+  // Checks everything that can be rejected before the first run.
   const std::vector<sim::machines> largest{{most, q.profile}};
   const sim::cluster_options options =
       sim::size_cluster(a.setting, largest, rows, static_cast<std::uint64_t>(a.setting.seed));
@@ -161,7 +161,7 @@ bool run(arguments a) {
   fmt::print(people, "{}", heading);
   std::fflush(people);
 
-  // Beyond these factors there is nothing to measure, or no time line that is long enough.
+  // Beyond these factors there is nothing to measure, or the timeline is too short.
   double slowest = 1 / sim::capacity_range;
   double fastest = sim::capacity_range;
   for (const std::vector<sim::trace_row>& of_seed : q.rows) {

@@ -25,7 +25,7 @@
 
 namespace capacity {
 
-/// What each policy needs, or carries, as bars. A script that lacks its terminal and output.
+/// The needs, or the capacity, of each policy, as bars. A script without its terminal and output.
 inline std::string bars_script(const question& q, const std::vector<answer>& answers) {
   std::string data = "$found << EOD\n";
   for (const answer& x : answers) {
@@ -45,10 +45,10 @@ inline std::string bars_script(const question& q, const std::vector<answer>& ans
          "'' using 0:2:3 with labels offset 0, 0.7 noenhanced\n";
 }
 
-/// The folder of `--report`: a page index.html, and its picture where there is gnuplot.
+/// The folder of `--report`: a page index.html, and its picture if there is gnuplot.
 class page {
  public:
-  /// Makes the folder, and tries all places. @throws tessera::sim::output_error
+  /// Makes the folder, and tests all places. @throws tessera::sim::output_error
   explicit page(const std::string& folder)
       : path_{std::filesystem::path{folder} / "index.html"}, folder_{folder}, file_{path_} {
     const std::filesystem::path pictures = std::filesystem::path{folder} / "pictures";
@@ -60,7 +60,7 @@ class page {
   [[nodiscard]] std::filesystem::path picture() const { return picture_ ? picture_->image() : std::filesystem::path{}; }
 
   /// Draws the picture, and writes the page. Call once.
-  /// @param heading what was asked. @param remarks what is to be said of the answers. @param what was run: see
+  /// @param heading the question. @param remarks remarks on the answers. @param what the experiment: see
   /// `replay::describe_setting`. @throws tessera::sim::output_error
   void write(const question& q, const std::vector<answer>& answers, const std::string& heading,
              const std::string& remarks, const ordered_json& what) {

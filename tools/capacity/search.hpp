@@ -30,13 +30,13 @@
 #include <vector>
 
 /// @file
-/// What `capacity` is asked, and the runs that answer it for one policy.
+/// The questions of `capacity`, and the runs that answer them for one policy.
 
 namespace capacity {
 
 namespace sim = tessera::sim;
 
-/// Those that a service would choose among: neither oracles nor those that need a predictor of lengths.
+/// The policies that a service would choose among: no oracles, and none that needs a predictor of lengths.
 inline constexpr std::string_view usual_policies =
     "fcfs,rr,pascal,pascal-paced,sarathi,llumnix,cascade-steady,due-first,distserve,splitwise,phasor";
 
@@ -63,8 +63,8 @@ inline constexpr std::int64_t most_asked = 4096;
 inline constexpr std::int64_t most_seeds = 100;
 inline constexpr std::int64_t most_jobs = 1024;
 
-/// How many times as fast the rows may arrive until none is left between the warm-up and the drain; above 1 if one is
-/// left as they are.
+/// The factor on the rate at which no row is left between the warm-up and the drain. Above 1 if one is left without a
+/// factor.
 inline double most_hurried(const sim::setting& a, const std::vector<sim::trace_row>& rows) {
   double most = 0;
   for (const sim::trace_row& r : rows) {
@@ -74,16 +74,16 @@ inline double most_hurried(const sim::setting& a, const std::vector<sim::trace_r
     most = std::max(most, std::min(until(r.arrival_s - rows.front().arrival_s, a.warmup),
                                    until(rows.back().arrival_s - r.arrival_s, a.drain)));
   }
-  return std::max(1.0, most * (1 - 1e-6));  // not to a rounding
+  return std::max(1.0, most * (1 - 1e-6));  // excludes rounding
 }
 
-/// Who runs what, for a line now and then.
+/// The runs in progress, for a line now and then.
 class watch {
  public:
   watch(const std::vector<sim::policy>& policies, std::mutex& one_at_a_time)
       : policies_{policies}, one_at_a_time_{one_at_a_time}, bar_{"capacity", static_cast<double>(policies.size())} {}
 
-  /// A run begins, of policy `p`. @return its number.
+  /// A run of policy `p` begins. @return its number.
   std::size_t begin(std::size_t p, std::size_t instances, std::size_t requests) {
     const std::lock_guard<std::mutex> one{one_at_a_time_};
     instances_.push_back(instances);
@@ -91,23 +91,23 @@ class watch {
     pace_.begin(run, bar_.seconds());
     return run;
   }
-  /// So many of its requests have ended.
+  /// `done` of its requests have ended.
   void update(std::size_t run, std::size_t done) {
     const std::lock_guard<std::mutex> one{one_at_a_time_};
     pace_.update(run, static_cast<double>(done));
     show();
   }
-  /// It has ended.
+  /// The run has ended.
   void end(std::size_t run) {
     const std::lock_guard<std::mutex> one{one_at_a_time_};
     pace_.end(run, bar_.seconds());
   }
-  /// So many policies are done. Its caller holds the lock.
+  /// `policies` policies are done. The caller holds the lock.
   void finished(std::size_t policies) {
     done_ = policies;
     show();
   }
-  /// Its caller holds the lock.
+  /// The caller holds the lock.
   void clear() noexcept { bar_.clear(); }
 
  private:
@@ -121,7 +121,7 @@ class watch {
                            instances_[slow->run] == 1 ? "" : "s", 100 * slow->part);
       if (std::isnan(slow->left_s)) return w;
       w.note += fmt::format(", {} left", sim::describe_seconds(slow->left_s));
-      // As long as the others took, and no less than what runs.
+      // As long as the others took, and no less than the present run.
       if (done_ != 0) {
         const auto done = static_cast<double>(done_);
         w.left_s = std::max(slow->left_s, now / done * (static_cast<double>(policies_.size()) - done));
@@ -141,7 +141,7 @@ class watch {
 /// The runs of one policy, of any size and load.
 class laboratory {
  public:
-  /// @param rows of each seed.
+  /// @param rows by seed.
   laboratory(const arguments& a, const std::vector<sim::policy>& policies, std::size_t policy,
              const std::vector<std::vector<sim::trace_row>>& rows, const sim::profile& profile,
              const std::vector<sim::slo_bound>& slo, tool::signal_guard& signals, watch& watched)
@@ -155,8 +155,8 @@ class laboratory {
         watched_{watched},
         trial_{replay::trial_of(rows.front())} {}
 
-  /// The workload on so many instances, at so many times its rate: the run of the seed that comes off worst. It meets
-  /// the objectives if those of all seeds do.
+  /// The workload on `instances` instances, at `factor` times its rate: the run of the worst seed. It meets the
+  /// objectives if the runs of all seeds do.
   [[nodiscard]] sim::capacity_trial run(std::size_t instances, double factor) const {
     sim::capacity_trial worst = run_first(instances, factor);
     for (std::size_t s = 1; s != rows_.size() && worst.meets(); ++s) {
@@ -170,7 +170,7 @@ class laboratory {
   }
 
  private:
-  /// That of the first seed; of a policy with pools, on the best division found.
+  /// The run of the first seed; for a policy with pools, on the best division found.
   [[nodiscard]] sim::capacity_trial run_first(std::size_t instances, double factor) const {
     const std::vector<sim::trace_row> hurried = sim::hurried(rows_.front(), factor);
     sim::cluster_options options = sized(instances, hurried, seed());
@@ -208,7 +208,7 @@ class laboratory {
     std::size_t told = 0;
     sim::run_result r = policy_.run(options, rows, [&](std::size_t done) {
       signals_.check();
-      if (done - told < 256) return;  // now and then: others draw, too
+      if (done - told < 256) return;  // now and then: other runs draw as well
       watched_.update(run, told = done);
     });
     watched_.end(run);

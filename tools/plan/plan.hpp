@@ -58,21 +58,21 @@ using tessera::cost::request_lengths;
 
 struct arguments {
   std::string lengths;
-  sim::setting setting;  ///< The trace, how it is read, and the profile.
+  sim::setting setting;  ///< The trace, the options of its reader, and the profile.
   std::int64_t instances = 0;
   std::string cost;
   std::string method = "exact";
   std::optional<double> in_flight;
   bool compare = false;
   bool to_json = false;  ///< `--json` was given,
-  std::string json;      ///< with this file, or none: standard output.
+  std::string json;      ///< with this file, or without: standard output.
   std::string plot;
   std::string plot_format = "svg";
 };
 
 inline constexpr std::array<const char*, 5> methods{"exact", "bucketed", "merge", "chain", "flat"};
 
-// What is refused because nobody means it: it would take hours, or more memory than there is.
+// Limits of plausible arguments: beyond them it would take hours, or more memory than there is.
 inline constexpr std::int64_t max_instances = 4096;
 inline constexpr double max_in_flight = 1e9;
 inline constexpr double max_memory = 8.0 * (1 << 30);  ///< Bytes that a method may write to.
@@ -86,16 +86,16 @@ inline std::vector<request_lengths> lengths_of(const std::vector<sim::trace_row>
   return sample;
 }
 
-/// A trace as it arrives, on the cluster that stages are planned for.
+/// An arriving trace, on the cluster that stages are planned for.
 struct load {
   std::vector<sim::trace_row> rows;
   sim::cluster_options options;
   std::string unused;
-  double in_flight = 0;                ///< Requests that run, on average, without stages.
-  std::vector<sim::replicates> check;  ///< What `replay` says: without stages, and with its own.
+  double in_flight = 0;                ///< Mean number of running requests without stages.
+  std::vector<sim::replicates> check;  ///< The results of `replay`: without stages, and with its own.
 };
 
-/// Requests that run at a time while they arrive, the beginning left out.
+/// Mean number of running requests while requests arrive, the beginning left out.
 inline double mean_running(const sim::run_result& r) {
   double sum = 0;
   double count = 0;
@@ -107,7 +107,7 @@ inline double mean_running(const sim::run_result& r) {
   return count > 0 ? sum / count : 0;
 }
 
-/// Reads the trace, and replays it without stages and with those of the policies that have some.
+/// Reads the trace, and replays it without stages and with the policies that have some.
 inline load load_trace(const arguments& a, tool::signal_guard& signals) {
   const sim::load_source source = replay::read_load(a.setting);
   const auto seed = static_cast<std::uint64_t>(a.setting.seed);
@@ -136,8 +136,8 @@ inline load load_trace(const arguments& a, tool::signal_guard& signals) {
   return l;
 }
 
-/// Whether stages pay, in words: what the plan promises and what the replay says. `gain` is the plan's quality without
-/// stages by that with them.
+/// Whether stages pay, in words: the plan's expectation and the result of the replay. `gain` is the plan's quality
+/// without stages over that with them.
 inline std::string judge_stages(const load& l, double gain) {
   const sim::summary& without = l.check.front().front();
   const sim::summary* best = nullptr;
@@ -149,7 +149,7 @@ inline std::string judge_stages(const load& l, double gain) {
   const auto change = [](double ratio) {
     return fmt::format("{:.1f} % {}", 100 * std::abs(1 - 1 / ratio), ratio >= 1 ? "lower" : "higher");
   };
-  // The mean does not tell what the tails do, so all count.
+  // The mean does not show the tails, so all count.
   struct part {
     std::string_view name;
     double ratio;
@@ -176,8 +176,8 @@ inline std::string judge_stages(const load& l, double gain) {
       std::isnan(parts[2].ratio) ? std::string{"unknown"} : change(parts[2].ratio));
 }
 
-/// Lengths: a trace, or a file of one column that begins with the line `length`; then nothing is known of prompts, and
-/// every sequence counts as one that grows from nothing.
+/// Lengths: a trace, or a file of one column that begins with the line `length`. In the latter, prompts are unknown,
+/// and every sequence counts as growing from nothing.
 inline std::vector<request_lengths> load_lengths(const arguments& a, std::string& unused) {
   const std::string& path = a.lengths;
   const std::optional<std::int64_t> hash_tokens = a.setting.hash_tokens;
@@ -217,7 +217,8 @@ inline std::vector<request_lengths> load_lengths(const arguments& a, std::string
 }
 
 /// Prices from a file, or fitted to simulated batches of a profile. `what` says which.
-/// @param l the load, if it is known: then to batches of such requests on such instances, as replay's stages are.
+/// @param l the load, if it is known. Then the fit is to batches of such requests on such instances, as for the stages
+/// of replay.
 inline sim::cost_file load_cost(const arguments& a, const load* l, std::string& what) {
   if (!a.cost.empty()) {
     what = a.cost;
@@ -244,7 +245,7 @@ inline sim::cost_file load_cost(const arguments& a, const load* l, std::string& 
           .transfer = {.per_sequence = 0, .per_token = p.kv_bytes_per_token() / p.links.fabric_bytes_per_s}};
 }
 
-/// A plan that owns its stages, and the seconds it took.
+/// A plan that owns its stages, and its time in seconds.
 struct outcome {
   std::string method;
   std::vector<partition::stage> stages;
@@ -252,7 +253,7 @@ struct outcome {
   double seconds = 0;
 };
 
-/// Sorting and pricing are not in the time; they are the same for all.
+/// The time does not include sorting and pricing, which are the same for all.
 template <class P, class Limits>
 outcome run_with(const char* name, const partition::length_table& table, std::size_t instances, const Limits& limits) {
   const double bytes = static_cast<double>(P::required_bytes(limits));
@@ -339,7 +340,7 @@ inline nlohmann::ordered_json describe(const outcome& o) {
   return {{"method", o.method}, {"quality", o.quality}, {"planning_seconds", o.seconds}, {"stages", std::move(stages)}};
 }
 
-/// The lengths in four bins per doubling, and the stages behind them. A script that lacks its terminal and output.
+/// The lengths in four bins per doubling, and the stages behind them. A script without its terminal and output.
 inline std::string layout_script(const outcome& o, const std::vector<request_lengths>& sample) {
   constexpr int per_octave = 4;
   std::vector<std::size_t> bins;
@@ -396,7 +397,7 @@ inline std::string layout_script(const outcome& o, const std::vector<request_len
          "plot $lengths using 1:2:3:4:(0):2 with boxxyerror fs solid 0.4 border rgb '#0072b2' lc rgb '#0072b2'\n";
 }
 
-/// Runs the tool on its arguments. Everything that can be refused is refused before the planning begins.
+/// Runs the tool on its arguments. Everything that can be rejected is rejected before the planning begins.
 inline void run(const arguments& a) {
   if (a.instances < 1 || a.instances > max_instances) {
     throw sim::usage_error{fmt::format("--instances must be from 1 to {}, not {}", max_instances, a.instances)};
@@ -432,7 +433,7 @@ inline void run(const arguments& a) {
        {"--plot, for its script,", image ? image->script().string() : std::string{}}});
   std::unique_ptr<sim::output_file> json;
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
-  // What people read makes room for what programs read.
+  // Output for human readers makes room for output for programs.
   std::FILE* const people = a.json == "-" ? stderr : stdout;
   std::optional<load> arriving;
   if (!asked.trace.empty()) {
@@ -513,7 +514,7 @@ inline void run(const arguments& a) {
   tool::flush_output();
 }
 
-/// The whole program. Exit code 2 and one line on stderr for anything that the user can mend.
+/// The whole program. Exit code 2 and one line on stderr for anything that the user can correct.
 inline int main(int argc, char** argv) {
   arguments a;
   CLI::App app{"Divides instances and sequence lengths into stages."};

@@ -20,22 +20,22 @@
 #include <vector>
 
 /// @file
-/// What `rank` reads: prompts as JSON lines, embeddings as float32 rows, model files.
+/// The input of `rank`: prompts as JSON lines, embeddings as float32 rows, model files.
 
 namespace rank_tool {
 
 namespace sim = tessera::sim;
 namespace rank = tessera::rank;
 
-/// One line of the input. All its members are kept, so that `score` can hand them on.
+/// One line of the input. All its members are kept, so that `score` can pass them on.
 struct example {
   nlohmann::ordered_json object;
   std::string prompt;
-  float length = 0;  ///< output_tokens, where they were asked for.
+  float length = 0;  ///< output_tokens, if they were asked for.
   std::uint64_t line = 0;
 };
 
-/// The member `name` of a line, or an error that says what should be there.
+/// The member `name` of a line, or an error that says what was expected.
 inline const nlohmann::ordered_json& member(const nlohmann::ordered_json& object, const char* name,
                                             const char* expected, const std::string& path, sim::file_position at) {
   const auto found = object.find(name);
@@ -83,11 +83,11 @@ inline std::vector<example> read_examples(const std::string& path, bool with_len
   return examples;
 }
 
-/// Scored prompts as a trace that `replay` reads: who asked for how much, and when if the lines say so.
+/// Scored prompts as a trace for `replay`: lengths, and arrivals if the lines have them.
 class trace_writer {
  public:
   trace_writer() = default;
-  /// Takes the counts from the lines. @throws sim::input_error for a line without them, or whose counts are none.
+  /// Takes the counts from the lines. @throws sim::input_error for a line without them, or with invalid ones.
   trace_writer(const std::vector<example>& examples, const std::string& path)
       : with_arrivals_{examples.front().object.contains("arrival_s")} {
     double last = 0;
@@ -171,7 +171,7 @@ class embeddings {
   rank::dense_rows rows_{};
 };
 
-/// Writes "1.25" as 1.25 and what is not finite as null.
+/// Writes "1.25" as 1.25, and values that are not finite as null.
 inline nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }

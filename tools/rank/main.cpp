@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// rank: learns from prompts and the lengths of their outputs which prompts will take longer.
+// rank: learns from prompts and their output lengths which prompts will take longer.
 //   rank train --data prompts.jsonl --model lengths.rank
 //   rank eval --data others.jsonl --model lengths.rank
 //   rank score --data new.jsonl --model lengths.rank
-// And what the order is worth in a server:
+// And to see the effect of the order in a server:
 //   rank score --data others.jsonl --model lengths.rank --output scored.jsonl --trace scored.csv
 //   replay --trace scored.csv --rate 40 --policy fcfs,pars,sjf
 
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     command.add_option("--loss", a.loss, "pairwise, pointwise or listwise")
         ->check(CLI::IsMember({"pairwise", "pointwise", "listwise"}))
         ->capture_default_str();
-    command.add_option("--delta", a.delta, "leave out pairs whose lengths differ relatively by less")
+    command.add_option("--delta", a.delta, "leave out pairs of lengths with a smaller relative difference")
         ->check(CLI::Range(0.0, 0.99))
         ->capture_default_str();
     command.add_option("--margin", a.margin, "of the pairwise loss")

@@ -56,7 +56,7 @@ using hashed = rank::hashed_features;
 using dense = rank::dense_features;
 using joined = rank::joined_features<hashed, dense>;
 
-/// The extractor that the arguments name; `bits` for the hashed part.
+/// The extractor of the arguments; `bits` for the hashed part.
 inline std::variant<hashed, dense, joined> features_for(const arguments& a, unsigned bits) {
   if (a.embeddings.empty() != (a.dimension == 0)) {
     throw sim::usage_error{"--embeddings FILE and --dimension N go together"};
@@ -68,7 +68,7 @@ inline std::variant<hashed, dense, joined> features_for(const arguments& a, unsi
   return joined{hashed{bits}, dense{a.dimension, a.encoder}};
 }
 
-/// Calls `use(input)` with what the extractor takes for example `i`.
+/// Calls `use(input)` with the extractor's input for example `i`.
 template <class F, class Use>
 decltype(auto) with_input(const F&, const std::vector<example>& examples, const embeddings& rows, std::size_t i,
                           Use&& use) {
@@ -118,11 +118,11 @@ struct trained {
   any_model model;
   std::vector<rank::curve_point> curve;
   double validation_tau = 0;
-  double penalty = 0;      ///< Linear.
+  double penalty = 0;      ///< For a linear model.
   std::size_t epochs = 0;  ///< With a hidden layer.
 };
 
-/// Trains what the arguments say, with a bar on a terminal.
+/// Trains according to the arguments, with a bar on a terminal.
 inline trained train_model(const arguments& a, const rank::dataset& data, std::span<const std::uint32_t> rows,
                            const std::string& label) {
   trained out;
@@ -161,7 +161,7 @@ inline std::vector<float> scores_of(const any_model& m, const rank::dataset& dat
   return std::visit([&](const auto& view) { return rank::score_rows(view, data, rows); }, m.view);
 }
 
-/// Weights that are finite may still add up to nothing that can be compared. @throws sim::input_error
+/// Finite weights may still add up to a value that cannot be compared. @throws sim::input_error
 inline void require_number(const arguments& a, float score) {
   if (!std::isfinite(score))
     throw sim::input_error{a.model, {}, "a model whose scores are numbers", fmt::format("a score of {}", score)};
@@ -219,7 +219,7 @@ inline void write_model(const any_model& m, std::uint64_t fingerprint, sim::outp
       m.view);
 }
 
-/// Where people read: standard output, unless it has what programs read.
+/// The output for human readers: standard output, unless it has output for programs.
 inline std::FILE* people_of(const arguments& a) noexcept { return a.json == "-" || a.model == "-" ? stderr : stdout; }
 
 /// The learning curve as a picture and as a script with its data.
@@ -320,7 +320,7 @@ inline void train(const arguments& a) {
 
 inline constexpr std::size_t buckets = 5;
 
-/// Which fifth of the values each one is in: equal values are in one fifth, that of their middle rank.
+/// The fifth of the values that each one is in; equal values are in one fifth, that of their middle rank.
 inline std::vector<std::size_t> fifths(const std::vector<float>& values) {
   std::vector<float> sorted = values;
   std::sort(sorted.begin(), sorted.end());
@@ -378,7 +378,7 @@ inline void report(const arguments& a, const std::vector<float>& scores, const s
   file.commit();
 }
 
-/// Of a model on other prompts than those it was trained on; or, with folds, of training itself.
+/// Evaluates a model on prompts other than those of its training; or, with folds, the training itself.
 inline void eval(const arguments& a) {
   tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}, {"--model", a.model}}, {{"--json", a.json}});
   const std::vector<example> examples = read_examples(a.data, true);
@@ -422,7 +422,7 @@ inline void eval(const arguments& a) {
       features_for(a, a.bits));
 }
 
-/// Every line again, with its score; and a row of a trace for each, if asked for.
+/// Writes every line with its score and, if asked for, a row of a trace for each.
 inline void score(const arguments& a) {
   tool::require_apart({{"--data", a.data}, {"--embeddings", a.embeddings}, {"--model", a.model}},
                       {{"--output", a.output}, {"--trace", a.trace}});

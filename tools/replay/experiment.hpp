@@ -34,7 +34,7 @@
 #include <vector>
 
 /// @file
-/// Everything that `replay` is to run, prepared and run: one point, or one for each value of a sweep.
+/// Everything that `replay` runs: one point, or one for each value of a sweep.
 
 namespace replay {
 
@@ -56,7 +56,7 @@ struct arguments {
   std::string report;
 };
 
-// What is refused because nobody means it.
+// Limits of plausible arguments.
 inline constexpr std::int64_t max_seeds = 10'000;
 inline constexpr std::int64_t max_jobs = 1024;
 
@@ -65,14 +65,14 @@ struct point {
   sim::setting setting;
   std::vector<sim::machines> cluster;
   std::vector<sim::trace_row>
-      rows;  ///< Of the first seed; empty in a sweep, where they are drawn when they are needed.
+      rows;  ///< For the first seed; empty in a sweep, in which rows are drawn when they are needed.
   std::size_t requests = 0;
   double rate = 0;
   std::string rate_said{};
   sim::cluster_options options;
-  std::vector<bool> runs;                             ///< Whether a policy makes sense here.
+  std::vector<bool> runs;                             ///< Whether a policy can run here.
   std::vector<std::optional<sim::pool_sizes>> pools;  ///< By policy, if planned.
-  nlohmann::ordered_json what;                        ///< What was run, for JSON and CSV.
+  nlohmann::ordered_json what;                        ///< A description of the experiment, for JSON and CSV.
 };
 
 /// Why a policy cannot run there; empty if it can.
@@ -85,7 +85,7 @@ inline std::string unsuitable(const sim::policy& p, const point& at, const sim::
   return {};
 }
 
-/// Everything that is to be run, and what came of it.
+/// All runs, and their results.
 struct experiment {
   const sim::load_source& source;
   std::vector<sim::policy> policies{};
@@ -94,11 +94,11 @@ struct experiment {
   std::vector<point> points{};  ///< One, or one for each value of the sweep.
   std::size_t seeds = 1;
   std::size_t jobs = 1;
-  std::optional<sim::question> asked{};  ///< What is to be explained of the runs of the first seed.
-  bool keeps_all = false;  ///< Whether every request of every run is remembered; else only those of the first seed.
+  std::optional<sim::question> asked{};  ///< What to explain in the runs of the first seed.
+  bool keeps_all = false;  ///< Whether every request of every run is kept; otherwise only those of the first seed.
   std::vector<std::string> left_out{};  ///< Why some policies do not run.
-  std::string of_load{};                ///< What is to be known of the load: see `describe_load`.
-  std::string peak{};                   ///< When most requests of a trace come; empty: not said.
+  std::string of_load{};                ///< Remarks on the load: see `describe_load`.
+  std::string peak{};                   ///< When most requests of a trace come; empty: not reported.
 
   /// A run of policy `p` at `points[x]` under the seed `s` after the first; empty: not made.
   [[nodiscard]] std::optional<sim::run_result>& run(std::size_t x, std::size_t p, std::size_t s) {
@@ -112,7 +112,7 @@ struct experiment {
     }
     return all.size() == seeds ? all : sim::replicates{};
   }
-  /// Those of all policies that have some.
+  /// The numbers of all policies that have some.
   [[nodiscard]] std::vector<sim::replicates> numbers(std::size_t x) {
     std::vector<sim::replicates> all;
     for (std::size_t p = 0; p != policies.size(); ++p) {
@@ -121,23 +121,23 @@ struct experiment {
     return all;
   }
 
-  /// How often requests came in a run; of sessions as it went, for their later turns wait for answers.
+  /// The arrival rate in a run. For sessions the actual rate, because their later turns wait for answers.
   [[nodiscard]] double rate_of(std::size_t x, std::size_t p, std::size_t s) {
     return source.has_sessions() ? arrivals_of(run(x, p, s)->numbers) : rates[x * seeds + s];
   }
 
   std::vector<std::optional<sim::run_result>> results{};
-  std::vector<std::unique_ptr<sim::explanation>> explained{};  ///< By policy, where something is asked.
-  std::vector<double> rates{};                                 ///< Of the rows, by point and seed.
+  std::vector<std::unique_ptr<sim::explanation>> explained{};  ///< By policy, if something is to be explained.
+  std::vector<double> rates{};                                 ///< The rates of the rows, by point and seed.
 };
 
-/// The point that a setting asks for. @throws tessera::sim::usage_error
+/// The point of a setting. @throws tessera::sim::usage_error
 inline point prepare(const sim::load_source& source, const sim::setting& asked, std::size_t seeds) {
   const auto seed = static_cast<std::uint64_t>(asked.seed);
   std::vector<sim::machines> cluster = sim::machines_of(asked);
   std::vector<sim::trace_row> rows = source.rows(asked, seed);
   sim::cluster_options options = sim::size_cluster(asked, cluster, rows, seed);
-  // That a later seed leaves nothing to measure is to be known before the first has run.
+  // If a later seed leaves nothing to measure, that must be known before the first run.
   for (std::size_t s = 1; s < seeds && (asked.warmup > 0 || asked.drain > 0) && source.draws(asked); ++s) {
     sim::check_window(asked, source.rows(asked, seed + s));
   }
@@ -157,8 +157,8 @@ inline point prepare(const sim::load_source& source, const sim::setting& asked, 
           .what = std::move(what)};
 }
 
-/// All points, with the policies that make sense at each. A policy that makes sense nowhere is left out; with nobody
-/// left, its reason is an error.
+/// All points, with the policies that can run at each. A policy that can run nowhere is left out; if none is left, its
+/// reason is an error.
 inline void prepare_points(experiment& e, const arguments& a) {
   static constexpr std::array<std::string_view, 3> parameters{"rate", "rate-scale", "instances"};
   if (!a.sweep.empty()) {
@@ -220,7 +220,7 @@ inline void prepare_points(experiment& e, const arguments& a) {
   e.rates.resize(e.points.size() * e.seeds);
 }
 
-/// Plans the pools of `--pools auto` everywhere. @return what was found, a line each.
+/// Plans the pools of `--pools auto` everywhere. @return the results, a line each.
 inline std::string plan_all_pools(experiment& e, tool::signal_guard& signals) {
   std::vector<std::string> lines(e.points.size() * e.policies.size());
   sim::run_parallel(lines.size(), e.jobs, [&](std::size_t job) {
@@ -242,12 +242,12 @@ inline std::string plan_all_pools(experiment& e, tool::signal_guard& signals) {
 }
 
 /// Makes every run. @param finished `finished()` is called, one at a time, when a policy has run at a point with all
-/// its seeds; `bar` is wiped before. @param one_at_a_time held by whoever changes `e`.
+/// its seeds; `bar` is wiped before. @param one_at_a_time held during changes of `e`.
 template <class Finished>
 void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, tool::signal_guard& signals,
              Finished&& finished) {
   std::size_t all_done = 0;
-  // Point by point and seed by seed: the rows are drawn once, and go when the last of their runs has ended.
+  // Point by point and seed by seed: the rows are drawn once, and freed when the last of their runs has ended.
   struct drawn_rows {
     std::once_flag drawn;
     std::vector<sim::trace_row> rows;
@@ -304,7 +304,7 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
       }
       sim::run_result r = e.policies[p].run(options, own.rows, [&](std::size_t done) {
         signals.check();
-        if (done - told < 256) return;  // now and then: others draw, too
+        if (done - told < 256) return;  // now and then: other runs draw as well
         const std::lock_guard<std::mutex> one{one_at_a_time};
         tell(done);
       });

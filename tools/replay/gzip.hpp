@@ -59,7 +59,7 @@ inline std::string gunzip(std::string_view packed, std::string_view name) {
 }
 #endif
 
-/// How `options` are read with gzip files unpacked, if they can be.
+/// The `options`, with unpacking of gzip files if it is available.
 inline tessera::sim::trace_options unpacking(tessera::sim::trace_options options) {
 #ifdef TESSERA_TOOLS_ZLIB
   options.gunzip = &gunzip;

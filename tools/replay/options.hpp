@@ -21,7 +21,7 @@
 #include <vector>
 
 /// @file
-/// The options of a setting on a command line: those that `replay` and `capacity` share.
+/// The options of a setting on a command line, shared by `replay` and `capacity`.
 
 namespace replay {
 
@@ -30,7 +30,7 @@ namespace sim = tessera::sim;
 /// Largest seed: reports write it as a number.
 inline constexpr std::int64_t max_seed = 1'000'000'000'000'000;
 
-/// The load that a setting names; its trace may be in a gzip file.
+/// The load of a setting; its trace may be in a gzip file.
 /// @throws tessera::sim::usage_error @throws tessera::sim::input_error
 [[nodiscard]] inline sim::load_source read_load(const sim::setting& a) {
   sim::require_within(a.seed, 0, max_seed, a.says("seed"));
@@ -39,7 +39,7 @@ inline constexpr std::int64_t max_seed = 1'000'000'000'000'000;
                           }};
 }
 
-/// The files that a setting names, and what may be one.
+/// The files of a setting, and names that may be files.
 inline std::vector<tool::named_file> files_read(const sim::setting& a) {
   std::vector<tool::named_file> all{{"--trace", a.trace}};
   for (const std::string_view p : sim::split_list(a.profile)) all.push_back({"--profile", std::string{p}});
@@ -77,7 +77,7 @@ inline void add_load_options(CLI::App& app, sim::setting& a) {
       ->capture_default_str();
 }
 
-/// The options of what an instance is.
+/// The options of an instance.
 inline void add_instance_options(CLI::App& app, sim::setting& a) {
   app.add_option("--profile", a.profile,
                  "a built-in one (see --list-profiles), or a .json file; with --instances 4,4: one for each number")
@@ -102,7 +102,7 @@ inline void add_instance_options(CLI::App& app, sim::setting& a) {
       ->default_str("on");
 }
 
-/// The options of what goes wrong.
+/// The options of faults.
 inline void add_fault_options(CLI::App& app, sim::setting& a) {
   app.add_option("--fault", a.faults,
                  "die:3@120+60: instance 3 is dead from 120 s on, for 60 s; also hang:3@120+10, slow:3@120+60x2; again "

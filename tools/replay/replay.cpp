@@ -38,13 +38,13 @@
 namespace replay {
 namespace {
 
-/// Runs the tool on its arguments. Everything that can be refused is refused before the first run.
+/// Runs the tool on its arguments. Everything that can be rejected is rejected before the first run.
 void run(const arguments& a, const std::vector<sim::policy>& all) {
   const sim::setting& asked = a.setting;
   if (asked.rate && asked.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   asked.positive(a.seeds, max_seeds, "seeds");
   sim::setting to_read = asked;
-  if (a.sweep.rfind("rate=", 0) == 0) to_read.rate = 1;  // so a trace without arrivals will do
+  if (a.sweep.rfind("rate=", 0) == 0) to_read.rate = 1;  // so that a trace without arrivals is accepted
   if (to_read.rate) to_read.rate_scale.reset();
   std::vector<sim::policy> policies;
   if (!a.policies.empty()) policies = sim::select_policies(all, a.policies);
@@ -107,9 +107,9 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   if (!a.json.empty()) json = std::make_unique<sim::output_file>(a.json);
   if (!a.csv.empty()) csv = std::make_unique<sim::output_file>(a.csv);
 
-  // What people read makes room for what programs read.
+  // Output for human readers makes room for output for programs.
   std::FILE* const people = a.json == "-" || a.csv == "-" ? stderr : stdout;
-  // Whether anything happens at a time that is asked for, the runs say: nothing is printed before a complaint.
+  // Only the runs show whether anything happens at the requested time: nothing is printed before an error.
   bool headed = false;
   const auto say_heading = [&] {
     if (!std::exchange(headed, true)) fmt::print(people, "{}", show_heading(e, a));
@@ -182,7 +182,7 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   tool::flush_output();
 }
 
-/// The built-in profiles, for people.
+/// The built-in profiles, for human readers.
 std::string describe_profiles() {
   std::string out;
   for (const sim::profile& p : sim::profiles()) {
@@ -202,7 +202,7 @@ TESSERA_NAMESPACE_BEGIN
 int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) {
   using namespace replay;
   arguments a;
-  CLI::App app{"Replays a workload through scheduling policies and prints who wins."};
+  CLI::App app{"Replays a workload through scheduling policies and compares them."};
   app.set_version_flag("--version", "replay " + tool::version());
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // scripts append to their defaults
   std::string names = "comma-separated; a parameter is set as in pars:threshold=60:";
@@ -220,7 +220,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
           ->capture_default_str();
   app.add_option(
       "--explain", a.explain,
-      "what happened to a request (17 or request:17), or in a second (12.5 or time:12), who decided it, why");
+      "explain a request (17 or request:17), or a second (12.5 or time:12): what happened, what decided it, why");
   app.add_option("--sweep", a.sweep,
                  "the same at several loads or sizes: rate-scale=0.5:2:0.25, rate=10:40:5 or instances=1,2,4,8")
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw);
@@ -242,7 +242,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
       ->needs(plot)
       ->check(CLI::IsMember({"svg", "png"}))
       ->capture_default_str();
-  // An empty value, as of an unset variable in a script, must not pass for none at all.
+  // An empty value, such as that of an unset variable in a script, must not count as no option.
   const CLI::Validator given{[](const std::string& value) { return std::string{value.empty() ? "needs a value" : ""}; },
                              ""};
   for (CLI::Option* option : app.get_options()) option->check(given);

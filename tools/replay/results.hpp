@@ -26,11 +26,11 @@
 #include <vector>
 
 /// @file
-/// What came of an experiment: for people, as JSON and CSV, as pictures and as a page.
+/// The results of an experiment: for human readers, as JSON and CSV, as pictures and as a page.
 
 namespace replay {
 
-/// Which policies have a placement of their own, whatever was asked for. Empty if none.
+/// The policies with a placement of their own, which ignore the requested one. Empty if there are none.
 inline std::string name_own_placements(const std::vector<sim::policy>& policies) {
   std::vector<std::string_view> own;
   for (const sim::policy& p : policies) {
@@ -41,7 +41,7 @@ inline std::string name_own_placements(const std::vector<sim::policy>& policies)
                      own.size() == 1 ? "it is" : "they are");
 }
 
-/// Which policies divide the instances in no way that could be asked for. Empty if none.
+/// The policies that do not divide the instances as requested. Empty if there are none.
 inline std::string name_undivided(const std::vector<sim::policy>& policies) {
   std::vector<std::string_view> whole;
   for (const sim::policy& p : policies) {
@@ -62,12 +62,12 @@ inline std::vector<sim::sweep_curve> curves_of(experiment& e) {
   return curves;
 }
 
-/// The table as far as it is: of a sweep, of all its values.
+/// The table so far; for a sweep, of all its values.
 inline std::string show_table(experiment& e) {
   return e.swept ? sim::format_sweep(*e.swept, curves_of(e)) : sim::format_table(e.numbers(0));
 }
 
-/// What is to be said of the table. @param complete whether everything has run.
+/// Remarks on the table. @param complete whether everything has run.
 inline std::string show_remarks(experiment& e, const arguments& a, bool complete) {
   std::string remarks;
   if (e.swept) {
@@ -101,7 +101,7 @@ inline std::string show_results(experiment& e, const arguments& a, bool complete
   return remarks.empty() ? show_table(e) : show_table(e) + "\n" + remarks;
 }
 
-/// What is run, in a few lines.
+/// A description of the experiment, in a few lines.
 inline std::string show_heading(const experiment& e, const arguments& a) {
   const point& first = e.points.front();
   std::vector<std::size_t> kv_blocks;
@@ -163,7 +163,7 @@ inline std::string show_explanations(const experiment& e) {
   return out;
 }
 
-/// A row for each request of each run; of a sweep, one for each value, policy and seed.
+/// A row for each request of each run; for a sweep, one for each value, policy and seed.
 inline void write_csv(experiment& e, sim::output_file& file, tool::signal_guard& signals) {
   if (e.swept) {
     std::vector<nlohmann::ordered_json> rows;
@@ -203,7 +203,7 @@ inline void write_csv(experiment& e, sim::output_file& file, tool::signal_guard&
   }
 }
 
-/// The pictures: of a sweep, its curves; else of the runs of the first seed, which are used up.
+/// The pictures: for a sweep, its curves; else of the runs of the first seed, which are consumed.
 inline std::vector<sim::figure> figures_of(experiment& e) {
   if (e.swept) {
     const point& first = e.points.front();
@@ -219,8 +219,8 @@ inline std::vector<sim::figure> figures_of(experiment& e) {
   return sim::figures_of(drawn);
 }
 
-/// The page of `--report`: what was run, the table, the words, the pictures. @param pictures those in the report's
-/// folder. @param explained what `--explain` says.
+/// The page of `--report`: the experiment, the table, the remarks, the pictures. @param pictures those in the report's
+/// folder. @param explained the output of `--explain`.
 inline std::string make_page(experiment& e, const arguments& a, const std::string& table, const std::string& remarks,
                              const std::string& explained, const std::vector<std::filesystem::path>& pictures) {
   std::vector<std::pair<std::string, std::string>> facts;

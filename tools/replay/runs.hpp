@@ -15,21 +15,20 @@
 #include <vector>
 
 /// @file
-/// What `replay` and `capacity` do before and after a run.
+/// Common steps of `replay` and `capacity` before and after a run.
 
 namespace replay {
 
 namespace sim = tessera::sim;
 
-/// When something is wrong with an instance, as far as it is told beforehand.
+/// The periods of faults, as far as they are known in advance.
 inline std::vector<sim::fault_time> fault_times(const std::vector<sim::fault>& faults) {
   std::vector<sim::fault_time> times;
   for (const sim::fault& f : faults) times.push_back({f.at_s, f.at_s + f.for_s});
   return times;
 }
 
-/// Adds to the numbers of a run how much of it keeps the objectives, and what requests waited while something was
-/// wrong.
+/// Adds to the numbers of a run the fraction that keeps the objectives, and the waits during faults.
 inline void evaluate(sim::run_result& r, const std::vector<sim::slo_bound>& slo,
                      const std::vector<sim::fault>& faults) {
   r.numbers.slo = sim::evaluate_slo(slo, r.requests, r.window);
@@ -39,7 +38,7 @@ inline void evaluate(sim::run_result& r, const std::vector<sim::slo_bound>& slo,
 /// Most requests of a trial that plans pools.
 inline constexpr std::size_t trial_requests = 2000;
 
-/// The first of the rows, as many as a trial takes.
+/// The first rows, up to the size of a trial.
 [[nodiscard]] inline std::vector<sim::trace_row> trial_of(const std::vector<sim::trace_row>& rows) {
   return {rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), trial_requests))};
 }

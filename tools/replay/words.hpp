@@ -28,13 +28,13 @@
 #include <vector>
 
 /// @file
-/// What `replay` and `capacity` say of a setting: for people, and as columns of JSON and CSV.
+/// The descriptions of a setting in `replay` and `capacity`: for human readers, and as columns of JSON and CSV.
 
 namespace replay {
 
 namespace sim = tessera::sim;
 
-/// How often requests arrive, in words. @param rate as `mean_rate` says it.
+/// The arrival rate, in words. @param rate as in `mean_rate`.
 inline std::string say_rate(double rate, const std::vector<sim::trace_row>& rows, bool has_sessions) {
   if (!(rate > 0)) return "all at once";
   if (!has_sessions) return fmt::format("{:.4g} per second", rate);
@@ -45,7 +45,7 @@ inline std::string say_rate(double rate, const std::vector<sim::trace_row>& rows
                      rate * static_cast<double>(first) / static_cast<double>(rows.size()));
 }
 
-/// Requests per second that have come in the measured window of a run, the later turns of sessions among them.
+/// Requests per second that came in the measured window of a run, later turns of sessions included.
 inline double arrivals_of(const sim::summary& s) {
   return s.measured > 1 && s.window_s > 0 ? static_cast<double>(s.measured - 1) / s.window_s : 0;
 }
@@ -59,7 +59,7 @@ inline std::string names_of(const std::vector<sim::machines>& cluster) {
   return names;
 }
 
-/// The same, and how many devices an instance has.
+/// The same, with the number of devices of an instance.
 inline std::string say_cluster(const std::vector<sim::machines>& cluster) {
   std::string names;
   for (const sim::machines& m : cluster) {
@@ -70,7 +70,7 @@ inline std::string say_cluster(const std::vector<sim::machines>& cluster) {
   return names;
 }
 
-/// When most requests come, where that is far above the mean: `, the busiest 60 s from 840 s on with 9.3 per second`.
+/// When most requests come, if that is far above the mean: `, the busiest 60 s from 840 s on with 9.3 per second`.
 inline std::string say_peak(const std::vector<sim::trace_row>& rows) {
   constexpr std::size_t fewest = 100;
   constexpr double far_above = 1.5;
@@ -93,14 +93,14 @@ inline std::string say_peak(const std::vector<sim::trace_row>& rows) {
   return fmt::format(", the busiest {:.3g} s from {:.5g} s on with {:.4g} per second", width, from, peak);
 }
 
-/// What stands in front of the cluster, to be said after what it is; empty if one router sees all at any moment.
+/// The routers in front of the cluster, as a suffix; empty if one router sees everything at any moment.
 inline std::string say_routers(const sim::setting& a) {
   if (!a.routers) return {};
   return fmt::format(", behind {} router{} {}with reports of {:g} s", *a.routers, *a.routers == 1 ? "" : "s",
                      a.router_shares ? "with shares, " : "", a.report_interval);
 }
 
-/// Which objectives an idle instance misses; empty if none, or if there are instances of several kinds.
+/// The objectives that an idle instance misses; empty if there are none, or if there are instances of several kinds.
 inline std::string describe_idle(const std::vector<sim::machines>& cluster, const sim::cluster_options& options,
                                  const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo) {
   if (cluster.size() != 1) return {};
@@ -110,8 +110,8 @@ inline std::string describe_idle(const std::vector<sim::machines>& cluster, cons
                                     .host_request_seconds = options.host_request_seconds});
 }
 
-/// What is to be known of a load on these instances before any run: objectives that an idle instance misses, prompts
-/// beyond the model's context, arrivals in ticks, profiles that were not measured. A line each.
+/// Remarks on a load on these instances before any run, a line each. They are about objectives that an idle instance
+/// misses, prompts beyond the model's context, arrivals in ticks, and profiles that were not measured.
 inline std::string describe_load(const sim::load_source& source, const std::vector<sim::machines>& cluster,
                                  const sim::cluster_options& options, const std::vector<sim::trace_row>& rows,
                                  const std::vector<sim::slo_bound>& slo) {
@@ -151,7 +151,8 @@ inline std::string describe_load(const sim::load_source& source, const std::vect
   return out;
 }
 
-/// Which policies divide the instances by a rule, though it was not planned. Empty if none. @param pools as asked.
+/// The policies that divide the instances by a rule, without a plan. Empty if there are none. @param pools as
+/// requested.
 inline std::string name_unplanned(const std::vector<sim::policy>& policies, const std::string& pools, bool has_slo) {
   std::vector<std::string_view> names;
   for (const sim::policy& p : policies) {
@@ -164,7 +165,7 @@ inline std::string name_unplanned(const std::vector<sim::policy>& policies, cons
       fmt::join(names, ", "), has_slo ? "" : " with --slo");
 }
 
-/// What was run, for JSON and CSV: the keys are columns there.
+/// The experiment, for JSON and CSV: the keys are columns there.
 inline nlohmann::ordered_json describe_setting(const sim::setting& a, const std::vector<sim::machines>& cluster,
                                                const sim::cluster_options& options, double rate) {
   nlohmann::ordered_json what{{a.trace.empty() ? "workload" : "trace", a.trace.empty() ? a.workload : a.trace},
