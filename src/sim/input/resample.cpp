@@ -26,7 +26,7 @@ std::size_t resample_windows(std::span<const trace_row> rows) noexcept {
 
 std::vector<trace_row> resample(std::span<const trace_row> rows, std::size_t windows, std::uint64_t seed) {
   TESSERA_ASSERT(windows != 0 && !rows.empty(), "something to cut");
-  constexpr std::uint64_t stream = 2'000'000;  // of the seed; others have other numbers
+  constexpr std::uint64_t stream = 2'000'000;  // of the seed; other components have other numbers
   random_engine draws{seed, stream};
   const double first = rows.front().arrival_s;
   const double span = rows.back().arrival_s - first;

@@ -215,8 +215,8 @@ trace_row draw_lengths(const workload& w, double total_weight, random_engine& rn
   return row;
 }
 
-/// Whose each row is, or each session, which share beginnings only with others of theirs. The lengths and arrivals are
-/// those of the workload without tenants.
+/// Draws the tenant of each row, or of each session; sessions share beginnings only within a tenant. The lengths and
+/// arrivals are those of the workload without tenants.
 void draw_tenants(std::span<const double> parts, std::vector<trace_row>& rows, std::uint64_t seed) {
   random_engine rng{seed, 3};
   double total = 0;
@@ -237,7 +237,7 @@ void draw_tenants(std::span<const double> parts, std::vector<trace_row>& rows, s
   }
 }
 
-/// Session after session, the turns of each one after the other, without arrivals; the last may be cut short.
+/// The sessions one after the other, each with its turns in order, without arrivals; the last may be cut short.
 std::vector<trace_row> draw_sessions(const session_law& law, std::size_t requests, random_engine& rng) {
   std::vector<trace_row> rows;
   rows.reserve(requests);
@@ -276,7 +276,7 @@ std::vector<trace_row> generate(const workload& w, std::size_t requests, std::op
   random_engine lengths{seed, 2};
   if (w.sessions) {
     const double asked = rate.value_or(w.rate);
-    static_cast<void>(arrival_generator{{w.cv}, asked, seed});  // which refuses what is no rate
+    static_cast<void>(arrival_generator{{w.cv}, asked, seed});  // rejects an invalid rate
     std::vector<trace_row> rows = detail::draw_sessions(*w.sessions, requests, lengths);
     const auto sessions = static_cast<double>(rows.back().session + 1);
     arrival_generator arrivals{{w.cv}, asked * sessions / static_cast<double>(requests), seed};
@@ -319,7 +319,7 @@ std::vector<trace_row> schedule_arrivals(const trace& t, const replay_options& o
   std::vector<trace_row> rows(t.rows.begin(), t.rows.begin() + static_cast<std::ptrdiff_t>(count));
   if (!t.has_arrivals) {
     if (!options.rate) throw usage_error{no_arrivals(t, "a rate")};
-    // Later turns do not arrive by themselves: sessions begin so much less often.
+    // Later turns do not arrive by themselves, so sessions begin less often.
     std::unordered_set<std::int64_t> begun;
     std::vector<bool> later;
     for (const trace_row& row : rows) later.push_back(row.session >= 0 && !begun.insert(row.session).second);

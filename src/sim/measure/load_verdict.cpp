@@ -41,9 +41,9 @@ load_verdict judge_load(std::span<const timeline_point> timeline, const measured
   constexpr std::size_t parts = 16;
   constexpr double sure = 2.33;  // one in a hundred, one-sided
   constexpr double matters = 0.01;
-  constexpr double grows = 0.1;  // of its mean, over the time looked at
-  constexpr double many = 0.05;  // of those that arrive in that time
-  constexpr double fewest = 32;  // arrivals, of which anything can be said
+  constexpr double grows = 0.1;  // fraction of its mean, over the examined time
+  constexpr double many = 0.05;  // fraction of the arrivals in that time
+  constexpr double fewest = 32;  // arrivals for a verdict
   const double from = window.from + window.length() / 4;
   const double part_s = (window.to - from) / parts;
   if (!(part_s > 0) || !std::isfinite(part_s) || !(arrivals_per_s * window.length() >= fewest)) return {};

@@ -102,7 +102,7 @@ slo_report evaluate_slo(std::span<const slo_bound> bounds, std::span<const reque
     bool all = r.completed();
     for (std::size_t i = 0; i != bounds.size(); ++i) {
       const double x = bounds[i].of(r);
-      // One that has ended and lacks it, as an answer of one token its time per token, keeps any bound.
+      // A request that has ended without this metric, as an answer of one token has no TPOT, keeps any bound.
       if (r.completed()) values[i].push_back(std::isnan(x) ? 0 : x);
       having[i] += r.completed() && !std::isnan(x) ? 1U : 0U;
       const bool one = r.completed() && !(x > bounds[i].seconds);
@@ -117,7 +117,8 @@ slo_report evaluate_slo(std::span<const slo_bound> bounds, std::span<const reque
   const auto count = static_cast<double>(measured);
   for (std::size_t i = 0; i != bounds.size(); ++i) {
     slo_report::line line{.bound = bounds[i]};
-    // The least that as many keep as asked for: met if and only if it is within the bound.
+    // The least value that the required number of requests keep: the objective is met if and only if it is within the
+    // bound.
     const auto asked = static_cast<std::size_t>(std::ceil(bounds[i].part * count - 1e-9 * count));
     if (asked != 0 && asked <= values[i].size() && having[i] != 0) {
       const auto at = values[i].begin() + static_cast<std::ptrdiff_t>(asked - 1);
@@ -125,7 +126,7 @@ slo_report evaluate_slo(std::span<const slo_bound> bounds, std::span<const reque
       line.value = *at;
     }
     if (measured != 0) line.within = static_cast<double>(within[i]) / count;
-    // As many as asked for, whatever the rounding of a percentage of few.
+    // The required number, whatever the rounding of a percentage of few.
     line.met = measured != 0 && static_cast<double>(within[i]) + 1e-9 * count >= bounds[i].part * count;
     report.met = report.met && line.met;
     report.lines.push_back(line);
@@ -133,7 +134,7 @@ slo_report evaluate_slo(std::span<const slo_bound> bounds, std::span<const reque
   if (measured == 0) return report;
   report.attainment = static_cast<double>(good) / count;
   if (window.length() > 0 && std::isfinite(window.length())) {
-    // Between the first arrival and the last there is one gap less than there are requests: never more than arrive.
+    // There is one gap less than there are requests, so the rate never exceeds the arrivals.
     const double arrivals_per_s = (count - 1) / window.length();
     report.goodput_requests_per_s = report.attainment * arrivals_per_s;
     report.goodput_tokens_per_s = tokens / count * arrivals_per_s;

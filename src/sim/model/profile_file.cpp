@@ -199,7 +199,7 @@ profile parse_profile(std::string_view text, std::string_view file) {
     for (const detail::term_key& k : detail::term_keys) {
       if (terms.has(k.name)) p.terms.*k.value = terms.number(k.name, k.least, k.most);
     }
-    // Below 1 two parts together would take longer than one after the other.
+    // Below 1, two parts together would take longer than one after the other.
     if (p.terms.knee > 0 && p.terms.knee < 1) {
       terms.refuse("knee", "terms.knee, 0 or a number of at least 1", fmt::format("{:g}", p.terms.knee));
     }

@@ -42,7 +42,7 @@ step_file parse_steps(std::string_view text, std::string_view name) {
       (decode ? s.decodes : s.prompts) = in.whole(batch, 1, max_step_requests);
       (decode ? s.context : s.tokens) = in.whole(length, 1, max_step_tokens);
     } else {
-      // What a kind does not have is 0, so that a row under the wrong kind is noticed.
+      // Fields that a kind does not have are 0, so that a row under the wrong kind is noticed.
       s.tokens = in.whole(tokens, decode ? 0 : 1, decode ? 0 : max_step_tokens);
       s.history = in.whole(history, 0, decode ? 0 : max_step_tokens);
       s.decodes = in.whole(decodes, prefill ? 0 : 1, prefill ? 0 : max_step_requests);

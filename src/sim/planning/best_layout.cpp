@@ -24,8 +24,8 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 namespace detail {
 
-/// Pools, if trials on the last rows say that they pay; else together, with the bounds `steps`, by instance (empty: the
-/// usual ones), which pools are compared with.
+/// Pools, if trials on the last rows show that they pay; else together. Pools are compared with instances that do
+/// everything, with the bounds `steps`, by instance (empty: the usual ones).
 instance_layout pooled_layout(const cluster_options& o, const due_first_config& config, std::span<const tokens> steps,
                               layout_trials& trials, const seen_traffic& seen, const instance_layout& now) {
   const std::span<const trace_row> rows = seen.rows;
@@ -33,7 +33,7 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
   if (!config.pools || o.instances < 2 || o.instances > most_in_trials) return best;
   const auto last = [&](std::size_t n) { return rows.last(std::min(n, rows.size())); };
   const std::span<const trace_row> recent = last(first_trial);
-  // A trial that is not much longer than a request takes is about an empty cluster that fills.
+  // A trial that is not much longer than a request's latency is about an empty cluster that fills.
   const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
   trial_outcome together{.e2e_s = never};
   if (seconds > 0 && !seen.held) {
@@ -42,7 +42,7 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
   }
   const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
   if (!as_they_came) {
-    // Who is held to so many needs no arrivals to be known, but lengths, and not of the short alone.
+    // With a constant number of requests, arrivals need not be known, but lengths must be, and not only the short ones.
     if (!seen.held || seen.ended < seen.here) {
       best.why = "too little is known for trials of pools";
       best.tried = false;
@@ -66,8 +66,8 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
     sizes = now.pools;
     apart = *first;
   }
-  // Of those that there are no more is asked than that they do not lose. But a trial that is about to say so while the
-  // queue grows in them is mistaken by something.
+  // The present pools need only not lose. But if a trial is about to say that they lose while the queue grows in them,
+  // something misleads it.
   const double gain = !are_apart ? config.least_pool_gain : seen.behind ? least_behind_gain : 1;
   bool paid = together.worth(apart, gain);
   const auto compare = [&] {
@@ -75,8 +75,8 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
     apart = trials.apart(sizes);
     paid = together.worth(apart, gain);
   };
-  // A short trial does not see a queue that grows slowly, nor who is late once in a while; a long one of what has lost
-  // the short one is not worth it.
+  // A short trial misses a queue that grows slowly, and requests that are late once in a while. If a candidate has lost
+  // the short trial, a long one is not worth its time.
   if (paid && !as_they_came) {
     trials.as_many_as(seen.here, last_held_trial(seen.here), rows);
     compare();
@@ -90,13 +90,13 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
       "together {:.3g} s){}",
       sizes.prefill, sizes.decode, paid ? "paid" : "did not pay", apart.e2e_s, together.e2e_s,
       broken_promises(o, apart, together));
-  // What is fixed for some rate has nothing left for another.
+  // A layout that is fixed for one rate has no margin for another.
   if (paid && as_they_came) {
     const trial_outcome calm_together = together, calm_apart = apart;
     const double faster = seen.rate > 0 ? std::clamp(seen.lately / seen.rate, busier, busiest) : busier;
     trials.as_they_came(last(last_trial), faster);
     compare();
-    // Whoever keeps more promises as they came only has to keep as many when more come.
+    // A layout that keeps more promises at the observed rate need only keep as many at a higher one.
     paid = calm_apart.keeps_more(calm_together)
                ? !together.keeps_more(apart)
                : mean_of(calm_together, together).worth(mean_of(calm_apart, apart), gain);

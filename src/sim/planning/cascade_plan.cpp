@@ -36,7 +36,7 @@ cascade_plan plan_cascade(const cluster_options& o, std::span<const trace_row> h
   TESSERA_ASSERT(!history.empty(), "stages are planned from a history");
   const double kv =
       static_cast<double>(o.instance.limits.blocks) * static_cast<double>(o.instance.limits.block_size.count());
-  const double longest = std::min(kv, static_cast<double>(1 << 23));  // what is longer is never served
+  const double longest = std::min(kv, static_cast<double>(1 << 23));  // longer requests are never served
   std::vector<trace_row> rows;
   const std::size_t every = (history.size() + planning_sample - 1) / planning_sample;
   double output = 0;

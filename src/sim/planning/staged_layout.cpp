@@ -46,8 +46,8 @@ instance_layout staged_layout(const cluster_options& o, const due_first_config& 
   instance_layout best;
   if (!config.stages || o.instances < 2 || o.instances > most_in_stages || rows.empty()) return best;
   const bool is_tried = trial != steady_trial::impossible;
-  // A few large stages hold up better than the plan knows: no instance is alone with what has come to it. More, where
-  // they carry more, or are faster in a trial.
+  // A few large stages hold up better than the plan knows: no instance is alone with the requests that have come to it.
+  // More stages, if they carry more, or are faster in a trial.
   const std::size_t least = std::max<std::size_t>(1, o.instances / 4);
   cascade_plan plan = plan_cascade(o, rows, seen.rate, layout::steady, least);
   std::optional<cascade_plan> finer;
@@ -57,9 +57,9 @@ instance_layout staged_layout(const cluster_options& o, const due_first_config& 
   }
   best.stages = steady_cascade(plan);
 
-  // Of what there is already no more is asked than that it does as well; whether it does is what a trial says.
+  // The present stages need only do as well as others; a trial decides whether they do.
   const bool are_there = now.kind == layout_kind::stages;
-  // How many small ones there are differs from plan to plan.
+  // The number of small ones differs from plan to plan.
   const bool are_small = are_there && now.stages.backlog_weight == best.stages.backlog_weight &&
                          std::any_of(now.stages.stages.begin(), now.stages.stages.end(),
                                      [&](const partition::stage& s) { return s.instances < least; });

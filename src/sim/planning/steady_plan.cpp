@@ -75,7 +75,7 @@ steady_stages steady_plan(const step_timer& timer, const steady_load& load, std:
     const double prompts = upto[j].prompts - upto[i].prompts;
     const double prefill = (upto[j].prefill - upto[i].prefill) * each;
     const double generated = upto[j].generated - upto[i].generated;
-    if (prompts == 0 && generated == 0) return impossible;  // nothing to do here
+    if (prompts == 0 && generated == 0) return impossible;  // no work here
     double batch = 0;
     double busy = prefill;
     if (generated > 0) {

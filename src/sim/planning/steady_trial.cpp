@@ -56,13 +56,13 @@ tried_steps try_steps(const due_first_config& config, std::span<const tokens> us
   trial_outcome outcome = usual_outcome;
   std::span<const tokens> last = usual;
   for (const std::vector<tokens>& bounds : longer) {
-    // A slow device computes a block of prompts at least, however short its steps should be.
+    // A slow device computes at least a block of prompts, however short its steps should be.
     if (std::equal(bounds.begin(), bounds.end(), last.begin(), last.end())) continue;
     const double gain = &bounds - longer.data() < are_there ? 1 : config.least_step_gain;
     if (outcome.broken == 0 && outcome.e2e_s < gain * (outcome.e2e_s - outcome.wait_s)) break;
     const trial_outcome other = trials.together(bounds);
     last = bounds;
-    // Where promises are kept one may be worth another, and that a third, and the third not the first.
+    // Among bounds that keep promises one may be worth another, and that a third, but the third not the first.
     if (!outcome.worth(other, gain) || !usual_outcome.worth(other, gain)) continue;
     outcome = other;
     best.bounds = bounds;

@@ -12,7 +12,7 @@ namespace sim {
 
 namespace published {
 
-// Their stages are planned from the workload itself, as from a history of the same traffic.
+// Its stages are planned from the workload itself, as from a history of the same traffic.
 
 policy cascade() {
   return with_most(

@@ -32,25 +32,26 @@ policy due_first_policy(std::string name, const due_first_config& config) {
                             return due_first_policy(std::move(own_name), changed);
                           }});
   }
-  return {.name = name,
-          .summary =
-              "ours: readers first, then who is due first by predicted length; bounded steps, headroom, stages, pools",
-          .run =
-              [name, config](const cluster_options& options, std::span<const trace_row> rows,
-                             const progress_callback& progress) {
-                run_result result = run_due_first(options, rows, {}, config, progress);
-                result.numbers.policy = name;
-                return result;
-              },
-          .placement = "own",
-          .formerly = "improved",
-          .parameters = std::move(parameters)};
+  return {
+      .name = name,
+      .summary =
+          "ours: readers first, then the earliest deadline by predicted length; bounded steps, headroom, stages, pools",
+      .run =
+          [name, config](const cluster_options& options, std::span<const trace_row> rows,
+                         const progress_callback& progress) {
+            run_result result = run_due_first(options, rows, {}, config, progress);
+            result.numbers.policy = name;
+            return result;
+          },
+      .placement = "own",
+      .formerly = "improved",
+      .parameters = std::move(parameters)};
 }
 
 run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                          std::span<const trace_row> history, const due_first_config& config,
                          const progress_callback& progress) {
-  // What a turn leaves behind that calls a tool is kept for the next one.
+  // KV of a turn that ends with a tool call is kept for the next turn.
   constexpr double until_it_comes_s = 1e9;
   using store = kv::basic_prefix_cache<kv::keep_until<>>;
   using scheduler = tessera::due_first<request, rank::program_length<>, order::pacer_member, store, kv::csr_tables,
@@ -59,9 +60,10 @@ run_result run_due_first(const cluster_options& options, std::span<const trace_r
   cluster_options own = options;
   due_first_config parts = config;
   const bool shares = options.prefix_cache && turns{rows, options.instance.limits.block_size.count(), true}.shares();
-  // What is cached of a prompt takes no time, and is not known of who has not been placed.
+  // Cached tokens take no time, and they are unknown before a request is placed.
   const double per_prompt_token_s = shares ? 0 : prompt_token_seconds(options.instance.timer, tokens{1000});
-  // Among tenants who is due first has no say: whoever sends most would be due most.
+  // Among tenants the earliest deadline does not count: the tenant that sends most would have most of the earliest
+  // deadlines.
   const scheduler::config ordered{.pace = duration{config.pace},
                                   .revised = config.revised,
                                   .prompt_pace = duration{config.prompts * per_prompt_token_s},
@@ -69,10 +71,10 @@ run_result run_due_first(const cluster_options& options, std::span<const trace_r
                                   .expected = {.weight = config.programs, .expected = lengths.expected()}};
   if (shares) {
     own.kept_s = until_it_comes_s;
-    // Whoever shares prefixes goes where they are: neither the plan of stages nor pools know of them.
+    // Requests that share prefixes go where these are cached: neither the plan of stages nor pools know about them.
     parts.stages = parts.pools = false;
   }
-  // A promise of more than the default is no reason to let prompts weigh less against memory.
+  // A promise above the default is no reason to give prompts less weight against memory.
   const duration target = std::min(ttft_target(own.promised), default_ttft_target);
   const prefill_model model = calibrate_prefill(own.instance.timer, target);
   std::vector<tokens> usual_steps;

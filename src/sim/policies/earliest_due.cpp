@@ -12,7 +12,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Earliest due, by lengths that are expected from the scores and lengths of this workload.
+/// Earliest due, by expected lengths from the scores and lengths of this workload.
 policy published::earliest_due(std::string name, std::string summary) {
   return {name, std::move(summary),
           [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {

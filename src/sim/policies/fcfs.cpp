@@ -39,7 +39,7 @@ policy sarathi() {
            "fcfs with stall-free steps: prompts in chunks as small as a target TPOT asks for, in Sarathi's manner"));
 }
 
-/// As much of prompts in each step as leaves those who decode in time.
+/// The prompt tokens of each step are bounded so that its decodes are in time.
 policy sarathi_adaptive() {
   policy p = fcfs("sarathi-adaptive", "as sarathi, with what each step's own decodes leave of the target to prompts");
   p.run = [unbounded = std::move(p.run)](const cluster_options& options, std::span<const trace_row> rows,

@@ -15,7 +15,7 @@ namespace sim {
 
 namespace {
 
-/// First come, first served with a prefix cache that forgets in another order than that of use.
+/// First come, first served, with a prefix cache that does not evict in the order of use.
 template <class Eviction>
 policy keeping_policy(std::string name, std::string summary) {
   policy p = make_policy<tessera::fcfs<request, kv::basic_prefix_cache<Eviction>>>(std::move(name), std::move(summary));
@@ -38,7 +38,8 @@ policy published::continuum() {
 
 policy published::kvflow() {
   return keeping_policy<kv::next_use<>>(
-      "kvflow", "fcfs that forgets first the KV whose session goes on last, as KVFlow, by the true times (an oracle)");
+      "kvflow",
+      "fcfs that evicts the KV of the session with the latest next turn, as KVFlow, by the true times (an oracle)");
 }
 
 }  // namespace sim

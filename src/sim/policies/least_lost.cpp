@@ -11,10 +11,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// First come, first served, whose victims are those of the last few whose KV costs least to have back.
+/// First come, first served. The victim is the one of the last few residents with the KV that costs least to restore.
 policy published::least_lost() {
   const std::string name = "least-lost";
-  const std::string summary = "fcfs whose victims are those of the last eight whose KV costs least to have back";
+  const std::string summary =
+      "fcfs that evicts, of the last eight, the request with the KV that costs least to restore";
   return {name, summary,
           [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {
             using scheduler =

@@ -24,14 +24,14 @@ policy oracle_policy() {
               longest = std::max(longest, n);
               all += n;
             }
-            // Those that run at a time, all at their longest, or everything at once. Nothing is kept free besides.
+            // The running requests at their longest, or everything at once. No blocks are kept free.
             const auto enlarge = [&](scheduler_limits& limits) {
               const std::int64_t needed = std::min(all, longest * static_cast<std::int64_t>(limits.residents));
               limits.blocks = std::max(limits.blocks, static_cast<std::size_t>(needed));
             };
             enlarge(unlimited.instance.limits);
             for (instance_options& one : unlimited.each) enlarge(one.limits);
-            // A cache remembers a hundred bytes of each block: of so many, only where it is of use.
+            // A cache keeps a hundred bytes per block: with so many blocks, it is used only if requests share prefixes.
             const bool shares = options.prefix_cache && turns{rows, block_size.count(), true}.shares();
             run_result result =
                 shares ? cluster_of<fcfs<request, kv_store>>{unlimited, {.watermark = 0}}.run(rows, progress)

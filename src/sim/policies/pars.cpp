@@ -21,7 +21,7 @@ policy pars_policy(std::string name, std::string summary, duration threshold) {
 }
 
 policy published::pars() {
-  return pars_policy("pars", "PARS: lowest score first; whoever has waited 120 s goes ahead (needs scores)",
+  return pars_policy("pars", "PARS: lowest score first; a request that has waited 120 s goes ahead (needs scores)",
                      duration{120});
 }
 

@@ -28,7 +28,7 @@ void rank_scores(std::span<trace_row> rows) {
 
 namespace {
 
-/// When a request came, and the place of its score on top, which is worth so much waiting.
+/// The arrival of a request, plus the place of its score as waiting time.
 struct arrival_and_rank {
   template <schedulable R>
   float operator()(const R& r) const noexcept {
@@ -39,10 +39,10 @@ struct arrival_and_rank {
 
 }  // namespace
 
-/// PARS with smooth ageing instead of a threshold: the place of its score is worth so much waiting, and no more.
+/// PARS with smooth ageing instead of a threshold: the place of a score counts as waiting time, and no more.
 policy published::pars_smooth() {
   policy p = make_policy<tessera::pars<request, arrival_and_rank, kv_store>>(
-      "pars-smooth", "lowest score first, but nobody is overtaken by who comes 600 s later (needs scores)",
+      "pars-smooth", "lowest score first, but no request is overtaken by one that comes 600 s later (needs scores)",
       {.threshold = duration::forever()});
   p.run = [by_score = p.run](const cluster_options& options, std::span<const trace_row> rows,
                              const progress_callback& progress) {

@@ -16,12 +16,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// First come, first served, with memory kept for what the outputs of those who run will need, each of them drawn from
-/// the lengths of this workload. A twentieth of the memory is left out.
+/// First come, first served, with memory kept for the outputs of running requests. Each output is sampled from the
+/// lengths of this workload. A twentieth of the memory is left out.
 policy published::past_future() {
   const std::string name = "past-future";
   const std::string summary =
-      "fcfs that starts who fits at the worst moment to come, by lengths drawn from this workload's, as Past-Future "
+      "fcfs that starts a request if it fits at the future peak, by lengths drawn from this workload's, as Past-Future "
       "scheduling";
   return {
       name, summary,

@@ -86,7 +86,7 @@ std::string list_parameters(const policy& p) { return fmt::format("{}", fmt::joi
 
 namespace {
 
-/// `p` as a text `:PARAMETER=VALUE:...` asks for it. @throws usage_error
+/// `p` with the parameters of the text `:PARAMETER=VALUE:...`. @throws usage_error
 [[nodiscard]] policy with_parameters(policy p, std::string_view settings, std::string_view what) {
   const std::string name = p.name;
   std::vector<std::string_view> seen;

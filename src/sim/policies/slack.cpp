@@ -15,9 +15,10 @@ namespace sim {
 
 namespace {
 
-/// Least slack to what is promised, or else to a TTFT of 1 s and a TPOT of 0.1 s; a token of a prompt takes what it
-/// does in one of 1024.
-/// @tparam Gate `gate::in_time` refuses who could not have its first token in time, by what waits when it comes.
+/// Least slack to the promised deadlines, or else to a TTFT of 1 s and a TPOT of 0.1 s. A prompt token takes its time
+/// in a prompt of 1024.
+/// @tparam Gate `gate::in_time` refuses a request that could not have its first token in time, given the queue on its
+/// arrival.
 template <class Gate = gate::in_line>
 policy slack_policy(std::string name, std::string summary) {
   return {name, std::move(summary),
@@ -45,8 +46,8 @@ policy published::slack(std::string name, std::string summary) {
 }
 
 policy published::slack_refusing() {
-  return slack_policy<gate::in_time>(
-      "slack-refusing", "as slack, but who could not have its first token in time is refused when it comes");
+  return slack_policy<gate::in_time>("slack-refusing",
+                                     "as slack, but refuses a new request that could not have its first token in time");
 }
 
 }  // namespace sim

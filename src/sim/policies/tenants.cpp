@@ -26,7 +26,7 @@ policy dlpm() {
   return make_policy<iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::watermark, kv_store,
                                          kv::csr_tables, gate::tenant_deficits>>(
       "dlpm",
-      "DLPM: of the tenants with credit whoever has most of its prompt cached starts next; what is cached costs no "
+      "DLPM: among tenants with credit, the request with the longest cached prefix starts next; cached tokens cost no "
       "credit");
 }
 

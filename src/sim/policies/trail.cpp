@@ -15,7 +15,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// TRAIL: what is left of each output by the lengths of all, those of its score where there are scores.
+/// TRAIL: the rest of each output by the lengths of all requests, or of those with its score if there are scores.
 policy published::trail(std::string name, std::string summary) {
   return {name, std::move(summary),
           [name](const cluster_options& options, std::span<const trace_row> rows, const progress_callback& progress) {

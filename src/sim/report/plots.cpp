@@ -117,7 +117,7 @@ std::vector<slo_bound> bounds_of(const slo_report& slo, slo_metric metric) {
   return bounds;
 }
 
-/// A script that lacks only its terminal and output; empty when there is nothing to draw. @param metric what it is of.
+/// A script without its terminal and output; empty if there is no data. @param metric the metric to draw.
 std::string cdf_script(std::span<const run_result> runs, std::string_view title, slo_metric metric) {
   const slo_bound of{.metric = metric};
   std::string data;
@@ -158,7 +158,7 @@ std::string cdf_script(std::span<const run_result> runs, std::string_view title,
 std::string tail_script(std::span<const run_result> runs) {
   std::string data;
   std::vector<bool> has;
-  // Without reasoning there is one bin, and nothing to see.
+  // Without reasoning there is one bin, and no curve.
   const bool reasons = std::any_of(runs.begin(), runs.end(),
                                    [](const run_result& r) { return r.numbers.ttft_by_reasoning_bin.size() > 1; });
   if (!reasons) return {};
@@ -179,7 +179,7 @@ std::string tail_script(std::span<const run_result> runs) {
          plot;
 }
 
-/// A row of small panels for each run, all of the same scale: over each other, six policies tell nothing.
+/// A row of small panels for each run, all with the same scale: overlaid, six policies cannot be told apart.
 std::string timeline_script(std::span<const run_result> runs) {
   std::string data;
   std::vector<std::size_t> drawn;
@@ -217,7 +217,7 @@ std::string timeline_script(std::span<const run_result> runs) {
   std::vector<panel> panels{{"requests running", 2, 1.05 * most_running},
                             {"requests waiting", 3, 1.05 * most_waiting},
                             {"KV blocks in use, %", 4, 105}};
-  if (died) panels.push_back({"instances alive", 5, 1.05 * most_live});  // shown where somebody is not
+  if (died) panels.push_back({"instances alive", 5, 1.05 * most_live});  // shown if an instance died
   std::string out =
       data + std::string{script_style} +
       fmt::format("set multiplot layout {},{}\nset xrange [{:.6g}:{:.6g}]\nunset key\n", drawn.size(), panels.size(),
@@ -258,7 +258,7 @@ void run_gnuplot(const std::filesystem::path& script, const std::filesystem::pat
   }
 }
 
-/// An SVG that is light or dark as who looks at it likes: in the dark what is light is dark, and hues stay.
+/// An SVG that follows the viewer's light or dark scheme: the dark scheme inverts lightness and keeps hues.
 std::string in_both_schemes(std::string svg) {
   const std::size_t root = svg.find("<svg");
   const std::size_t end = root == svg.npos ? svg.npos : svg.find('>', root);

@@ -85,7 +85,7 @@ std::vector<measure> measures_of(std::span<const replicates> rows) {
     const std::string_view top = heading_of(b.metric);
     const std::string bottom = b.part < 1 ? fmt::format("p{:g}", 100 * b.part) : "all";
     const auto value = [i](const summary& s) { return i < s.slo.lines.size() ? s.slo.lines[i].value : never; };
-    // Behind the last of the same metric, or the last time.
+    // Behind the last one of the same metric, or the last time.
     auto at = std::find_if(all.rbegin(), all.rend(), [&](const measure& m) { return m.top == top; });
     if (at == all.rend()) at = std::find_if(all.rbegin(), all.rend(), [](const measure& m) { return m.top == "TTFT"; });
     const auto same =
@@ -113,7 +113,7 @@ std::string heading_of(const measure& m) {
 /// A mean of counts, in words.
 std::string show_count(double n) { return n < 1000 ? fmt::format("{:.4g}", n) : fmt::format("{:.0f}", n); }
 
-/// The part of the requests that a policy has served, in all its runs.
+/// The fraction of the requests that a policy has served, in all its runs.
 double part_served(const replicates& r) {
   double served = 0;
   double all = 0;
@@ -148,7 +148,7 @@ comparison compare(std::span<const replicates> rows, const measure& m) {
   const std::string best_cell = best == nullptr ? std::string{} : fmt::format("{:.{}f}", best->mean, m.digits);
   for (std::size_t i = 0; i != rows.size(); ++i) {
     const estimate& e = c.values[i];
-    // Of two means whose difference is less than its interval, neither is the better one.
+    // If two means differ by less than the interval of their difference, neither is better.
     c.best.push_back(
         m.wins != better::none && differ && best != nullptr && may_win(i) &&
         (c.cells[i] == best_cell || std::abs(e.mean - best->mean) <= std::hypot(e.half_width, best->half_width)));

@@ -85,12 +85,12 @@ nlohmann::ordered_json to_json(const summary& s) {
          {"ttft_by_reasoning_bin", std::move(bins)},
          {"scheduler_ns_per_step", {{"mean", s.scheduler_ns_mean}, {"p99", s.scheduler_ns_p99}}},
          {"simulated_tokens_per_wall_s", s.simulated_tokens_per_wall_s}};
-  // Not where nobody has said what a device draws.
+  // Omitted if the power of a device is unknown,
   if (!std::isnan(s.joules)) {
     j["energy"] = {{"joules", s.joules}, {"joules_per_output_token", s.joules_per_output_token}};
   }
   if (s.ttft_in_fault.count > 0) j["faults"]["ttft"] = detail::to_json(s.ttft_in_fault);
-  // Nor where there are no sessions.
+  // or if there are no sessions.
   if (s.session.count > 0) j["session"] = detail::to_json(s.session);
   if (!std::isnan(s.worst_tenant)) j["worst_tenant"] = s.worst_tenant;
   return j;

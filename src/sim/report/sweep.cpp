@@ -55,7 +55,7 @@ sweep parse_sweep(std::string_view text, std::span<const std::string_view> param
     const double from = number(range[0]);
     const double to = number(range[1]);
     const double step = range.size() == 3 ? number(range[2]) : 1;
-    // As far as the rounding of a step such as 0.1 goes, `to` belongs to it.
+    // `to` is included up to the rounding of a step such as 0.1.
     const double steps = std::floor((to - from) / step * (1 + 1e-12) + 1e-9);
     if (!(steps >= 0)) throw wrong("ends before it begins");
     if (!(steps < static_cast<double>(max_sweep_values))) {
@@ -78,7 +78,7 @@ sweep parse_sweep(std::string_view text, std::span<const std::string_view> param
 namespace sim {
 namespace detail {
 
-/// What a sweep is looked at for: goodput where there are objectives, else the tail of TTFT.
+/// The main measure of a sweep: goodput if there are objectives, else the tail of TTFT.
 measure sweep_measure(std::span<const sweep_curve> curves) {
   const bool has_slo = std::any_of(curves.begin(), curves.end(), [](const sweep_curve& c) {
     return std::any_of(c.runs.begin(), c.runs.end(),
@@ -144,7 +144,7 @@ std::string describe_sweep(const sweep& what, std::span<const sweep_curve> curve
   const bool more_is_easier = what.parameter == "instances";
   const std::size_t n = what.values.size();
   struct reach {
-    std::vector<std::size_t> values;  ///< That meet the objectives.
+    std::vector<std::size_t> values;  ///< Values that meet the objectives.
     std::vector<std::string> who;
   };
   std::vector<reach> all;
@@ -168,7 +168,7 @@ std::string describe_sweep(const sweep& what, std::span<const sweep_curve> curve
     const auto at = [&](std::size_t v) { return fmt::format("{} {:g}", what.parameter, what.values[v]); };
     std::string said = one ? "meets the objectives " : "meet the objectives ";
     const std::size_t good = r.values.size();
-    // As one expects: all from the easy end on.
+    // The usual case: all values from the easy end on.
     const bool in_one = good != 0 && r.values.back() - r.values.front() + 1 == good &&
                         (more_is_easier ? r.values.back() == n - 1 : r.values.front() == 0);
     if (good == 0) {
@@ -233,7 +233,7 @@ std::string sweep_script(const sweep& what, std::span<const sweep_curve> curves,
       across + whole + "set lmargin 10\nset rmargin 24\nset key outside right top noenhanced\nset xlabel " +
       detail::gnuplot_quoted(what.parameter) + "\n";
   if (has_slo) {
-    // Where all is near the top, what is below half of it is no part of the picture.
+    // If all values are near the top, the picture omits everything below half of it.
     const auto near_top = [&](auto of) {
       double least = std::numeric_limits<double>::infinity();
       double most = 1e-3;

@@ -44,7 +44,7 @@ std::vector<machines> machines_of(const setting& a) {
       std::all_of(counts.begin(), counts.end(), [](std::string_view c) { return c.find('x') != c.npos; })) {
     throw usage_error{fmt::format("{} names the profile of each, so {} says nothing", instances, a.says("profile"))};
   }
-  // One number has one profile, in whose text a comma separates nothing.
+  // A single number has one profile; in its text a comma separates nothing.
   const std::vector<std::string_view> profiles =
       counts.size() == 1 ? std::vector<std::string_view>{a.profile} : split_list(a.profile);
   std::vector<machines> all;

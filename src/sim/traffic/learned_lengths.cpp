@@ -22,7 +22,7 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-// Here, because g++ 12 warns of a dangling pointer where it is inlined.
+// Defined here, because g++ 12 warns of a dangling pointer if it is inlined.
 learned_lengths::learned_lengths() = default;
 
 void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {

@@ -15,7 +15,7 @@ namespace sim {
 
 double usual_think_s(std::span<const trace_row> rows) {
   std::vector<double> times;
-  std::unordered_set<std::int64_t> calling;  // sessions whose last turn calls a tool
+  std::unordered_set<std::int64_t> calling;  // sessions with a last turn that calls a tool
   for (const trace_row& r : rows) {
     if (r.session < 0) continue;
     if (calling.erase(r.session) != 0) times.push_back(r.think_s);
