@@ -265,7 +265,7 @@ class groups {
       const std::span<const block_id> theirs = table_[g].row(parent);
       const std::span<block_id> ids = table_[g].extend(result.row, full);
       const std::uint32_t first = state_[parent].first[g];
-      TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent whose tokens have KV");
+      TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent with KV for these tokens");
       for (std::size_t i = 0; i != full; ++i) ids[i] = theirs[i];
       const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
       TESSERA_ASSERT(shared == status::ok, "a row's blocks are in use");

@@ -24,7 +24,7 @@ struct rebalance {
   /// it should offer. The mean is rounded up. O(instances). Requires: `self < demands.size()`, no demand is negative.
   [[nodiscard]] constexpr tokens excess(std::span<const tokens> demands, std::size_t self) const noexcept {
     TESSERA_ASSERT(self < demands.size(), "the instance is in its stage");
-    TESSERA_ASSERT(threshold >= 1, "nobody offers what is below the mean");
+    TESSERA_ASSERT(threshold >= 1, "load below the mean is not offered");
     tokens sum{};
     for (const tokens d : demands) sum += d;
     const auto n = static_cast<std::int64_t>(demands.size());

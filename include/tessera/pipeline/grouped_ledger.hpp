@@ -209,7 +209,7 @@ class grouped_ledger {
   void open_row(Request& r) noexcept {
     state& s = request_access::state(r);
     s.row = kv_.open();
-    TESSERA_ASSERT(s.row != no_index, "who starts one sees to it that there is a row");
+    TESSERA_ASSERT(s.row != no_index, "the caller ensures a free row");
     note(reservation::what::row, r);
   }
 

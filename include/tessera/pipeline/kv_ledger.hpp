@@ -119,7 +119,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   void open_row(Request& r) noexcept {
     state& s = state_of(r);
     s.row = table_.acquire_row();
-    TESSERA_ASSERT(s.row != no_index, "who starts one sees to it that there is a row");
+    TESSERA_ASSERT(s.row != no_index, "the caller ensures a free row");
     note(reservation::what::row, r, mark_of(s));  // belongs to an earlier plan; a start overwrites it
   }
 
