@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
-# A compiler of this library takes up to 1 GB: as many at once as there are cores, but not more than memory allows.
+# A compiler of this library takes up to 1 GB. The number of jobs is that of the cores, limited by the memory.
 jobs() {
   local cores memory_kb
   cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
@@ -16,9 +16,9 @@ jobs() {
 
 if command -v ccache >/dev/null 2>&1 && [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ]; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  # What one clone has compiled, another need not: paths below the root are hashed relative to it.
+  # Clones share compiled objects: paths below the root are hashed relative to it.
   export CCACHE_BASEDIR="$root" CCACHE_NOHASHDIR=1
-  # What precompiled headers ask for.
+  # Precompiled headers need this.
   export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 fi
 
@@ -26,8 +26,9 @@ fi
 clangxx=${TESSERA_CLANGXX:-clang++-16}
 clang_format=${TESSERA_CLANG_FORMAT:-clang-format-16}
 
-# A program from PyPI that only one test needs: `pip_program NAME PACKAGE==VERSION TEST` installs it into a virtual environment
-# of its own, ${TESSERA_CACHE:-$HOME/.cache/tessera}/NAME. If it cannot be had, this says so and succeeds: the test is then skipped.
+# `pip_program NAME PACKAGE==VERSION TEST` installs a program from PyPI that only one test needs. It goes into a virtual
+# environment of its own, ${TESSERA_CACHE:-$HOME/.cache/tessera}/NAME. If it is not available, this says so and succeeds: the
+# test is then skipped.
 pip_program() { # name, requirement, test
   local cache=${TESSERA_CACHE:-${HOME:-/root}/.cache/tessera} why
   if ! why=$(pip_program_in "$cache" "$1" "$2"); then

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """measure_vllm.py MODEL > steps.csv
 
-Measures the 14 steps that `calibrate` asks for on a vLLM (V1) in this process: whole steps of the engine, the host's
-part included, on the host's clock; medians. What does not fit in its KV cache is measured as near to it as fits. Prompts
-are random tokens without caching of prefixes. Options after MODEL are vLLM's own, as KEY=VALUE, for instance
+Measures the 14 steps of `calibrate` on a vLLM (V1) in this process. These are whole steps of the engine, the host's
+part included, on the host's clock; medians. A step that does not fit in its KV cache is replaced by the nearest that
+fits. Prompts are random tokens without prefix caching. Options after MODEL are vLLM's own, as KEY=VALUE, for instance
 max_num_batched_tokens=8192 tensor_parallel_size=2 quantization=fp8.
 
 A second file, of requests on a server, is for `calibrate --check`: docs/profiles.md.
@@ -54,7 +54,7 @@ class Engine:
             self.step()
 
     def start(self, decodes, context, output):
-        """So many requests, all of which decode."""
+        """Starts `decodes` requests, all decoding."""
         names = [self.add(max(context - STEPS // 2, 1), output) for _ in range(decodes)]
         begun = set()
         while len(begun) < decodes:
@@ -76,7 +76,7 @@ class Engine:
         return f"prefill,{tokens},0,0,0,{statistics.median(seconds):.9g}"
 
     def mixed(self, decodes, context, tokens, history):
-        # Chunks before the last fill the budget, so that is what a history is made of.
+        # Chunks before the last fill the budget, so a history consists of full ones.
         chunk = self.budget - decodes
         tokens = min(tokens, chunk)
         chunks = max(round(history / chunk), 1) if history else 0
@@ -94,7 +94,7 @@ class Engine:
         return f"mixed,{tokens},{history},{decodes},{context},{statistics.median(seconds):.9g}"
 
     def fitting(self, decodes, context):
-        """As many as have room, for what they generate while they are timed as well."""
+        """The number of requests with room, also for the tokens that they generate while they are timed."""
         context = min(context, self.longest - 6 * STEPS)
         return max(min(decodes, self.rows - 1, self.kv * 9 // 10 // (context + 6 * STEPS)), 1), context
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // rank: learns from prompts and their output lengths which prompts will take longer.
-//   rank train --data prompts.jsonl --model lengths.rank
-//   rank eval --data others.jsonl --model lengths.rank
-//   rank score --data new.jsonl --model lengths.rank
+//
+//     rank train --data prompts.jsonl --model lengths.rank
+//     rank eval --data others.jsonl --model lengths.rank
+//     rank score --data new.jsonl --model lengths.rank
+//
 // And to see the effect of the order in a server:
-//   rank score --data others.jsonl --model lengths.rank --output scored.jsonl --trace scored.csv
-//   replay --trace scored.csv --rate 40 --policy fcfs,pars,sjf
+//
+//     rank score --data others.jsonl --model lengths.rank --output scored.jsonl --trace scored.csv
+//     replay --trace scored.csv --rate 40 --policy fcfs,pars,sjf
 
 #include "tool.hpp"
 

@@ -11,8 +11,8 @@
 /// @file
 /// Time as the caller counts it. The library never reads a clock: every call that needs the time takes `now`.
 ///
-/// A *clock policy* names the representation: `seconds_clock` (double seconds; the default, for simulators)
-/// or `nanoseconds_clock` (64-bit integer ticks, for engines that must repeat a run bit for bit).
+/// A *clock policy* names the representation. `seconds_clock`: double seconds, the default, for simulators.
+/// `nanoseconds_clock`: 64-bit integer ticks, for engines that must repeat a run bit for bit.
 
 TESSERA_NAMESPACE_BEGIN
 

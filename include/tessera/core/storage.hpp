@@ -62,8 +62,8 @@ class arena {
     return first;
   }
 
-  /// As `take`, but the objects of an implicit-lifetime `T` are left uninitialised, so that pages of a large table
-  /// that is never used are never touched. O(1).
+  /// As `take`, but the objects of an implicit-lifetime `T` are left uninitialised. So unused pages of a large table
+  /// are never touched. O(1).
   template <class T>
   [[nodiscard]] T* take_uninitialised(std::size_t count) noexcept {
     static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= storage_alignment);

@@ -10,9 +10,8 @@ namespace order {
 ///
 /// Starvation: within a priority no request that came later goes before one that waits.
 ///
-/// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`
-/// (and `displaces`, if a waiting request of equal priority may evict a resident one; both may use your order's
-/// parameters).
+/// When to use: memory never binds, or as the baseline. Also the base of your own order: derive and hide `before`. Hide
+/// `displaces` as well if a waiting request of equal priority may evict a resident one. Both may use your parameters.
 /// Source: PASCAL, section II-C.
 struct fcfs {
   static constexpr bool ages = false;  ///< Whether waiting too long moves a request to the front.

@@ -24,9 +24,12 @@ struct program_stage {
 /// Finds the stages of least cost over the positions 0..M of three prefix sums (see `length_table`). A stage (i, j] on
 /// k instances costs (N_j - N_i)(S_j - S_i) / k, and c_i for its cut if i > 0. (The term N D0 is the same for all.)
 ///
-/// f(e, j), the least cost of the first j lengths on exactly e instances, is the minimum over k and i of
-/// f(e - k, i) + c_i + (N_j - N_i)(S_j - S_i) / k: CascadeInfer's recursion (section 4.2) without its number of stages,
-/// which need not be a state. Three properties make it quick, and keep it exact:
+/// f(e, j) is the least cost of the first j lengths on exactly e instances. It is the minimum, over k and i, of
+///
+///     f(e - k, i) + c_i + (N_j - N_i)(S_j - S_i) / k
+///
+/// This is CascadeInfer's recursion (section 4.2) without its number of stages, which need not be a state. Three
+/// properties make it quick, and keep it exact:
 ///
 /// 1. N and S never fall, so the product satisfies the quadrangle inequality: for i < i' < j < j',
 ///    w(i, j) + w(i', j') <= w(i, j') + w(i', j). For given e and k, the first best i therefore never moves left as j

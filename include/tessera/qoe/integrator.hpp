@@ -26,19 +26,17 @@ inline constexpr double qoe_target = 0.95;
 ///
 ///     r(i) = max(g(i), start, r(i-1) + tpot)
 ///
-/// which is the token pacer's schedule. Tokens that come before the start wait for it: being early never makes up
-/// for being late, A <= T everywhere, and QoE is 1 exactly when g(i) <= start + i tpot for all i.
+/// which is the token pacer's schedule. Tokens that come before the start wait for it. So being early never makes up
+/// for being late, and A <= T everywhere. QoE is 1 exactly when g(i) <= start + i tpot for all i.
 ///
 /// **The closed form.** The curves are one token high at each i, and d(i) = r(i) - (start + i tpot) >= 0 apart. With n
 /// tokens, the last digested at D = start + n tpot + d(n-1):
-/// and d(i) = max(d(i-1), g(i) - (start + i tpot)). Only n, the latest d and the sum of d are kept. A token that is on
-/// time adds an exact 0, so a perfect answer has exactly 1, with either clock. A lateness below the rounding of the
-/// areas (one part in 10^16) may be lost.
+///
 ///     area T - area A = sum of d(i)          area T = n (n tpot / 2 + d(n-1))
 ///
 /// and d(i) = max(d(i-1), g(i) - (start + i tpot)). Only n, the latest d and the sum of d are kept. A token that is on
-/// time adds an exact 0, so a perfect answer has exactly 1, with either clock. A lateness below the rounding of the
-/// areas (one part in 10^16) may be lost.
+/// time adds an exact 0, so a perfect answer has exactly 1, with either clock. A lateness may be lost below the
+/// rounding of the areas (one part in 10^16).
 ///
 /// 48 bytes, trivially copyable. Every member is O(1) and allocates nothing; areas are in double, moments in ticks.
 /// @tparam StartPolicy when `start` is (qoe/start.hpp). Not stored.
