@@ -21,8 +21,9 @@ import re
 import sys
 import tokenize
 
-# Folders whose comments are checked, with all that is below them.
+# Folders, with all that is below them, and files whose comments are checked.
 COMMENTS = (
+    *("include/tessera/" + name for name in "config.hpp tessera.hpp version.hpp".split()),
     *(
         "include/tessera/" + name
         for name in (
@@ -31,7 +32,8 @@ COMMENTS = (
             "sim/policies sim/report sim/setup sim/traffic"
         ).split()
     ),
-    *("src/sim/" + name for name in "input measure model planning policies report setup traffic".split()),
+    *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
+    *("src/sim/" + name for name in "input measure model planning policies report setup traffic error.cpp".split()),
     "script",
     "tools",
 )
@@ -227,18 +229,19 @@ def file_errors(name, text, comments_too, messages_too):
 def check(root):
     errors = []
     checked = 0
-    for folder in sorted({*COMMENTS, *MESSAGES}):
-        if not os.path.isdir(os.path.join(root, folder)):
-            errors.append(f"there is no folder {folder}")
+    for name in sorted({*COMMENTS, *MESSAGES}):
+        if not os.path.exists(os.path.join(root, name)):
+            errors.append(f"there is no {name}")
     for top in ("include", "src", "tools", "python", "script"):
         for folder, _, files in sorted(os.walk(os.path.join(root, top))):
-            place = os.path.relpath(folder, root).replace(os.sep, "/")
-            here = [any(f"{place}/".startswith(f"{name}/") for name in names) for names in (COMMENTS, MESSAGES)]
-            for name in sorted(files) if any(here) else []:
-                with open(os.path.join(folder, name), encoding="utf-8") as f:
-                    count, wrong = file_errors(f"{place}/{name}", f.read(), *here)
-                checked += count
-                errors += wrong
+            for file in sorted(files):
+                path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
+                here = [any(f"{path}/".startswith(f"{name}/") for name in names) for names in (COMMENTS, MESSAGES)]
+                if any(here):
+                    with open(os.path.join(folder, file), encoding="utf-8") as f:
+                        count, wrong = file_errors(path, f.read(), *here)
+                    checked += count
+                    errors += wrong
     return checked, errors
 
 

@@ -2,10 +2,9 @@
 #pragma once
 
 /// @file
-/// Everything that an engine can use, for a first try; a build that minds its compile time includes what it needs, for
-/// instance `<tessera/compose/pascal.hpp>`. The simulator (`tessera/sim/`) and the training of predictors
-/// (`tessera/rank/`) are not part of it, nor is `tessera/queue/heap.hpp`: Boost.Heap is slow to compile, and nothing
-/// here needs it.
+/// Everything that an engine can use, for a first try. To save compile time, include only what you need, for instance
+/// `<tessera/compose/pascal.hpp>`. The simulator (`tessera/sim/`) and the training of predictors (`tessera/rank/`) are
+/// not part of it. Nor is `tessera/queue/heap.hpp`: Boost.Heap is slow to compile, and nothing here needs it.
 
 #include <tessera/admit/concepts.hpp>
 #include <tessera/admit/future_peak.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How many instances does each policy need, or how much load do so many carry?
+// How many instances does each policy need, or how much load does a given number carry?
 //
 //     capacity --trace my.csv --slo ttft_p99=2,tpot_p99=0.05 --price-per-hour 2.5
 //     capacity --workload azure-conv --slo ttft_p99=2 --find rate --instances 8

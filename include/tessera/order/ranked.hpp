@@ -47,8 +47,8 @@ struct ranked_place {
 /// waiting request. (When residents outgrow the memory, the one that ranks last is evicted, as in every order.) A
 /// preempted request keeps its score and its age.
 ///
-/// When to use: prompts that can be ranked by output length in advance. It lowers the mean latency most if the waiting
-/// queue is long.
+/// When to use: prompts that can be ranked by output length in advance. It lowers the mean latency most if the queue is
+/// long.
 /// Source: PARS (shortest-job-first by a learned ranking, with starvation prevention).
 /// @tparam Scorer a `request_scorer`; by default the request's member `score`.
 template <class Scorer = score_member>

@@ -4,7 +4,7 @@
 #include <tessera/core/clock.hpp>
 
 /// @file
-/// What a reader of an answer expects. Shared by the token pacer, the answering SLO and the QoE integrator.
+/// The expectations of an answer's reader. Shared by the token pacer, the answering SLO and the QoE integrator.
 
 TESSERA_NAMESPACE_BEGIN
 

@@ -269,14 +269,14 @@ class stage_program {
   window* windows_;   // where a stage may begin, by e
   window computed_{};
 
-  // The problem at hand.
+  // The present problem.
   const double* n_ = nullptr;
   const double* s_ = nullptr;
   const double* c_ = nullptr;
   std::size_t m_ = 0;
   std::size_t instances_ = 0;
   double known_ = none;
-  // The part of a layer at hand.
+  // The present part of a layer.
   const double* source_ = nullptr;
   double share_ = 1;
   std::size_t e_ = 0;

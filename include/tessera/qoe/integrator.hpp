@@ -58,7 +58,7 @@ class basic_qoe_integrator {
   }
 
   /// `n` answering tokens came, all at `now`. Requires `n >= 1` and no `finish()` before (asserted). A `now` before
-  /// that of an earlier token counts as on time or late by the same schedule; nothing breaks.
+  /// that of an earlier token is allowed: it counts as on time or late by the same schedule.
   constexpr void on_token(time_point now, tokens n = tokens{1}) noexcept {
     TESSERA_ASSERT(n > tokens{}, "at least one token must be delivered");
     TESSERA_ASSERT(!finished_, "a token after the end of the answer");

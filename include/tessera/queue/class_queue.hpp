@@ -40,7 +40,8 @@ TESSERA_NAMESPACE_BEGIN
 /// A step of `line`: O(log n) and a move of at most c pointers. `advance`: O(1), or O(log n) for each request that it
 /// moves. Allocates: never. Misuse is asserted.
 ///
-/// A request is in at most one queue. It must outlive its stay. Destroying the queue unlinks what is left, O(n).
+/// A request is in at most one queue. It must stay alive and in place while it is queued. Destroying the queue unlinks
+/// the remaining requests, O(n).
 ///
 /// @tparam R       a `schedulable` request type.
 /// @tparam D       a `queue_discipline` for it.

@@ -35,8 +35,8 @@ TESSERA_NAMESPACE_BEGIN
 /// it moves. No operation scans.
 /// Allocates: never. Misuse is asserted.
 ///
-/// A request is in at most one queue. It must outlive its stay, and the queue must not move meanwhile: it cannot.
-/// Destroying the queue unlinks what is left, O(n).
+/// A request is in at most one queue. It must stay alive and in place while it is queued. The queue itself cannot move.
+/// Destroying the queue unlinks the remaining requests, O(n).
 ///
 /// @tparam R a `schedulable` request type.
 /// @tparam D a `queue_discipline` for it.

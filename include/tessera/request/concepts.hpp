@@ -8,7 +8,7 @@
 #include <span>
 
 /// @file
-/// What a type must be to be scheduled.
+/// The concepts of request types.
 
 TESSERA_NAMESPACE_BEGIN
 namespace detail {

@@ -96,7 +96,7 @@ inline constexpr bool has_room_for<any_order<Size>, State> = sizeof(State) <= Si
 
 }  // namespace detail
 
-/// Base class of every request. Holds what the user says about the request, the scheduler's state and the queue links.
+/// Base class of every request. Holds the user's description of the request, the scheduler's state and the queue links.
 ///
 /// Set the public members before `submit`; while the request is in a scheduler, they change only in its `update`. From
 /// a successful `submit` on, a request must stay alive and in place. This ends when `state().life` says so, or when
@@ -203,7 +203,7 @@ struct request_access {
     return r.state_;
   }
 
-  /// What the order `D` keeps about the request, to write. Requires: it is, or was last, in a container of that order.
+  /// The order `D`'s state of the request, for writing. Requires: it is, or was last, in a container of that order.
   template <class D, clock_policy Clock, class... Orders>
     requires basic_request_hook<Clock, Orders...>::template
   can_be_in<D> [[nodiscard]] static auto& order_state(basic_request_hook<Clock, Orders...>& r) noexcept {

@@ -13,7 +13,7 @@
 
 TESSERA_NAMESPACE_BEGIN
 
-/// What the tokens being produced are for. Reasoning = prefill and reasoning tokens; answering = tokens after the
+/// The purpose of the tokens being produced. Reasoning = prefill and reasoning tokens; answering = tokens after the
 /// end-of-reasoning token (PASCAL, section II-D). A model that does not reason starts in `answering`.
 enum class phase : std::uint8_t { reasoning, answering };
 
