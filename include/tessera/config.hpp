@@ -9,8 +9,8 @@
 /// - `TESSERA_CHECKED` (0 or 1): whether preconditions are checked. Default: 1 unless `NDEBUG` is defined.
 /// - `TESSERA_ASSERT(condition, message)`: define it before the first include to install your own handler.
 ///
-/// The inline namespace carries the version and `TESSERA_CHECKED`, so two translation units that disagree on
-/// either get different symbols: a mix fails to link instead of misbehaving.
+/// The inline namespace carries the version and `TESSERA_CHECKED`. Two translation units that disagree on either
+/// get different symbols: a mix fails to link instead of misbehaving.
 
 #ifndef TESSERA_CHECKED
 #  ifdef NDEBUG
