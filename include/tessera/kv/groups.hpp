@@ -123,7 +123,7 @@ class groups {
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
 
-  /// Blocks that a row lacks for the KV of its first `length` tokens. In groups that keep all blocks: of its first
+  /// Blocks that a row lacks for the KV of its first `length` tokens. Groups that keep all blocks count its first
   /// `reserved` tokens as well. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length, tokens reserved = {}) const noexcept {
     std::size_t n = 0;
@@ -286,10 +286,10 @@ class groups {
     return result;
   }
 
-  /// Gives a row blocks for the KV of its first `length` tokens. In groups that keep all blocks: of its first
-  /// `reserved` tokens as well. All groups or none. `exhausted`: `lacks` exceeds the free blocks. `invalid`: it would
-  /// be longer than the limits allow. Requires: the row is in use. O(blocks taken + Groups), O(1) if there are none and
-  /// none is reserved.
+  /// Gives a row blocks for the KV of its first `length` tokens. In groups that keep all blocks, it gives blocks for
+  /// its first `reserved` tokens as well. All groups or none. `exhausted`: `lacks` exceeds the free blocks. `invalid`:
+  /// it would be longer than the limits allow. Requires: the row is in use. O(blocks taken + Groups), O(1) if there are
+  /// none and none is reserved.
   [[nodiscard]] status grow(std::uint32_t row, tokens length, tokens reserved = {}) noexcept {
     TESSERA_ASSERT(!state_[row].evicted, "an evicted row");
     if (max(length, reserved) <= state_[row].room) return status::ok;
