@@ -38,7 +38,7 @@ COMMENTS = (
     "tools",
 )
 # Folders whose string literals are checked: what a user reads.
-MESSAGES = ("tools/calibrate", "tools/capacity", "tools/plan", "tools/replay")
+MESSAGES = ("tools/calibrate", "tools/capacity", "tools/demo", "tools/plan", "tools/replay")
 
 MOST_WORDS = 25
 PEOPLE = re.compile(

@@ -102,6 +102,7 @@
 #include <tessera/migration/handover.hpp>
 #include <tessera/migration/live_migration.hpp>
 #include <tessera/order/boost_time.hpp>
+#include <tessera/order/cached_prefix.hpp>
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/earliest_due.hpp>

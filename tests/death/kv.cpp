@@ -5,6 +5,7 @@
 #include <tessera/kv/copy_on_write.hpp>
 #include <tessera/kv/csr_tables.hpp>
 #include <tessera/kv/groups.hpp>
+#include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -205,6 +206,16 @@ TESSERA_DEATH_CASE(kv_table_truncate_upwards, "at least n entries") {
 TESSERA_DEATH_CASE(kv_table_replace_beyond_the_end, "out of range") {
   table t{{.rows = 2, .blocks_per_row = 4}};
   t.object.replace(three_blocks(t.object), 3, 0);
+}
+TESSERA_DEATH_CASE(kv_table_row_of_no_index, "not a row in use") {
+  table t{{.rows = 1, .blocks_per_row = 4}};
+  static_cast<void>(t.object.acquire_row());
+  static_cast<void>(t.object.row(t.object.acquire_row()));
+}
+TESSERA_DEATH_CASE(kv_hash_chain_of_empty_blocks, "a block has a token at least") {
+  const std::array<std::int32_t, 2> token{1, 2};
+  std::array<std::uint64_t, 2> hashes{};
+  static_cast<void>(tessera::kv::hash_chain(token, 0, hashes));
 }
 TESSERA_DEATH_CASE(kv_csr_storage_too_small, "storage is smaller") {
   const block_table::limits l{.rows = 4, .blocks_per_row = 8};

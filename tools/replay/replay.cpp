@@ -39,7 +39,7 @@ namespace replay {
 namespace {
 
 /// Runs the tool on its arguments. Everything that can be rejected is rejected before the first run.
-void run(const arguments& a, const std::vector<sim::policy>& all) {
+void run(const arguments& a, const std::vector<sim::policy>& all, const std::vector<sim::policy>& all_orders) {
   const sim::setting& asked = a.setting;
   if (asked.rate && asked.rate_scale) throw sim::usage_error{"--rate and --rate-scale exclude each other"};
   asked.positive(a.seeds, max_seeds, "seeds");
@@ -49,7 +49,7 @@ void run(const arguments& a, const std::vector<sim::policy>& all) {
   std::vector<sim::policy> policies;
   if (!a.policies.empty()) policies = sim::select_policies(all, a.policies);
   if (!a.orders.empty()) {
-    for (sim::policy& p : sim::select_policies(sim::composed_orders(), a.orders, "order")) {
+    for (sim::policy& p : sim::select_policies(all_orders, a.orders, "order")) {
       if (std::any_of(policies.begin(), policies.end(), [&](const sim::policy& q) { return q.name == p.name; })) {
         throw sim::usage_error{fmt::format("{} is named by --policy and by --order", p.name)};
       }
@@ -199,7 +199,7 @@ std::string describe_profiles() {
 }  // namespace replay
 
 TESSERA_NAMESPACE_BEGIN
-int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) {
+int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies, const std::vector<policy>& orders) {
   using namespace replay;
   arguments a;
   CLI::App app{"Replays a workload through scheduling policies and compares them."};
@@ -211,9 +211,9 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
     if (!p.parameters.empty()) names += fmt::format(" [{}]", sim::list_parameters(p));
   }
   const CLI::Option* policies_given = app.add_option("--policy", a.policies, names)->capture_default_str();
-  std::string orders = "composed by hand, with --placement; alone, or beside --policy:";
-  for (const sim::policy& p : sim::composed_orders()) orders += fmt::format("\n{:<22} {}", p.name, p.summary);
-  app.add_option("--order", a.orders, orders);
+  std::string order_names = "composed by hand, with --placement; alone, or beside --policy:";
+  for (const sim::policy& p : orders) order_names += fmt::format("\n{:<22} {}", p.name, p.summary);
+  if (!orders.empty()) app.add_option("--order", a.orders, order_names);
   add_load_options(app, a.setting);
   const CLI::Option* instances_given =
       app.add_option("--instances", a.setting.instances, "engine instances; of several kinds: 4xPROFILE,4xPROFILE")
@@ -255,7 +255,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies) 
       tool::flush_output();
       return;
     }
-    run(a, policies);
+    run(a, policies, orders);
   });
 }
 TESSERA_NAMESPACE_END

@@ -83,28 +83,33 @@ class block_table {
     return status::ok;
   }
 
-  /// The row's blocks in sequence order. Valid until the row changes. Requires: `r` is in use.
+  // A number that names no row in use is misuse. An unchecked build then reads and writes nothing: `acquire_row`
+  // returns `no_index`, and that is easily passed on.
+
+  /// The row's blocks in sequence order. Valid until the row changes. Requires: `r` is in use (else empty).
   [[nodiscard]] std::span<const block_id> row(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
+    if (!in_use(r)) return {};
     return {ids_ + r * stride_, state_[r].size};
   }
-  /// Blocks in the row. O(1). Requires: `r` is in use.
+  /// Blocks in the row. O(1). Requires: `r` is in use (else 0).
   [[nodiscard]] std::size_t size(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
-    return state_[r].size;
+    return in_use(r) ? state_[r].size : 0;
   }
 
   /// Blocks of a row that the engine was told of, by `tell`; 0 if it was not told of all of them. O(1). Requires: `r`
   /// is in use.
   [[nodiscard]] std::size_t told_size(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
-    return state_[r].known >= state_[r].size ? state_[r].size : 0;
+    return in_use(r) && state_[r].known >= state_[r].size ? state_[r].size : 0;
   }
 
-  /// Appends `n` entries for the caller to fill; until then they are unspecified. An empty span, and no change, if the
-  /// row would be longer than `blocks_per_row`. O(1). Requires: `r` is in use.
+  /// Appends `n` entries for the caller to fill; until then they are what was there before. An empty span, and no
+  /// change, if the row would be longer than `blocks_per_row`. O(1). Requires: `r` is in use (else empty).
   [[nodiscard]] std::span<block_id> extend(std::uint32_t r, std::size_t n) noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
+    if (!in_use(r)) return {};
     const std::size_t size = state_[r].size;
     if (n > stride_ - size) return {};
     state_[r].size = static_cast<std::uint32_t>(size + n);
@@ -113,6 +118,7 @@ class block_table {
   /// Keeps the first `n` entries. O(1). Requires: `r` is in use and has at least `n`.
   void truncate(std::uint32_t r, std::size_t n) noexcept {
     TESSERA_ASSERT(in_use(r) && n <= state_[r].size, "a row in use with at least n entries");
+    if (!in_use(r) || n > state_[r].size) return;
     state_[r].size = static_cast<std::uint32_t>(n);
     keep(r, n);
     if (state_[r].known > n) state_[r].known = static_cast<std::uint32_t>(n);
@@ -120,6 +126,7 @@ class block_table {
   /// Puts another block at index `i`. O(1). Requires: `r` is in use, `i < row(r).size()`.
   void replace(std::uint32_t r, std::size_t i, block_id id) noexcept {
     TESSERA_ASSERT(in_use(r) && i < state_[r].size, "index out of range");
+    if (!in_use(r) || i >= state_[r].size) return;
     ids_[r * stride_ + i] = id;
     keep(r, i);
     if (state_[r].known > i) state_[r].known = static_cast<std::uint32_t>(i);
@@ -129,9 +136,15 @@ class block_table {
   /// latest `mark_read`. Each occurs once.
   [[nodiscard]] std::span<const std::uint32_t> cut_rows() const noexcept { return {cut_, cut_size_}; }
   /// The leading entries of a row that are unchanged since the latest `mark_read`, or have been added since. O(1).
-  [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept { return state_[r].kept; }
+  [[nodiscard]] std::size_t unread_from(std::uint32_t r) const noexcept {
+    TESSERA_ASSERT(r < rows_, "not a row");
+    return r < rows_ ? state_[r].kept : 0;
+  }
   /// Whether it lost entries, or had them replaced, since the latest `mark_read`. O(1).
-  [[nodiscard]] bool is_cut(std::uint32_t r) const noexcept { return state_[r].kept != never_cut; }
+  [[nodiscard]] bool is_cut(std::uint32_t r) const noexcept {
+    TESSERA_ASSERT(r < rows_, "not a row");
+    return r < rows_ && state_[r].kept != never_cut;
+  }
   /// Marks all rows as read. O(rows cut).
   void mark_read() noexcept {
     for (; cut_size_ != 0; --cut_size_) state_[cut_[cut_size_ - 1]].kept = never_cut;
@@ -140,12 +153,12 @@ class block_table {
   /// The leading entries that the engine was told of, by `tell`. O(1). Requires: `r` is in use.
   [[nodiscard]] std::size_t told(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
-    return state_[r].known;
+    return in_use(r) ? state_[r].known : 0;
   }
   /// Records that the engine knows the row as it is. O(1). Requires: `r` is in use.
   void tell(std::uint32_t r) noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
-    state_[r].known = state_[r].size;
+    if (in_use(r)) state_[r].known = state_[r].size;
   }
 
  private:

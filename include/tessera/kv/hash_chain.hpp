@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/kv/concepts.hpp>
 
 #include <cstddef>
@@ -91,12 +92,14 @@ namespace detail {
   return h;
 }
 
-/// Hashes the full blocks at the front of a sequence, one chained hash each, into `out`. A last block that is not full
-/// has no hash. Returns the number written: the smaller of `token.size() / block_size` and `out.size()`. O(tokens).
-/// Requires `block_size >= 1`.
+/// Hashes the full blocks at the front of a sequence, one chained hash each, to the front of `out`. A last block that
+/// is not full has no hash. Returns how many were written: the smaller of `token.size() / block_size` and
+/// `out.size()`. O(tokens). Requires `block_size >= 1` (else 0).
 /// A chain continues: `hash_block(out[k - 1], ...)` is the hash of block k.
 constexpr std::size_t hash_chain(std::span<const std::int32_t> token, std::size_t block_size,
                                  std::span<std::uint64_t> out, std::uint64_t seed = 0) noexcept {
+  TESSERA_ASSERT(block_size >= 1, "a block has a token at least");
+  if (block_size == 0) return 0;
   std::size_t n = token.size() / block_size;
   if (n > out.size()) n = out.size();
   std::uint64_t h = hash_root(seed);
@@ -109,6 +112,8 @@ constexpr std::size_t hash_chain(std::span<const std::int32_t> token, std::size_
 /// The same with 128 bits.
 constexpr std::size_t hash_chain(std::span<const std::int32_t> token, std::size_t block_size, std::span<hash128> out,
                                  const hash128& seed) noexcept {
+  TESSERA_ASSERT(block_size >= 1, "a block has a token at least");
+  if (block_size == 0) return 0;
   std::size_t n = token.size() / block_size;
   if (n > out.size()) n = out.size();
   hash128 h = hash_root(seed);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/core/status.hpp>
+#include <tessera/order/cached_prefix.hpp>
 #include <tessera/order/fcfs.hpp>
 
-#include <algorithm>
 #include <concepts>
-#include <cstddef>
 
 /// @file
 /// The request with the longest cached prefix goes first.
@@ -59,28 +57,6 @@ struct longest_prefix : fcfs {
     return a.state().sequence < b.state().sequence;
   }
 };
-
-/// The tokens of a request that would be found if it started now: whole blocks, less than all. Requires: the cache
-/// forgets a block before those that lead up to it, as `kv::lru` does. O(log blocks of the prompt).
-template <class Store, schedulable R>
-[[nodiscard]] tokens cached_prefix(const Store& store, const R& r, tokens block_size) noexcept {
-  const auto hashes = r.prefix_hashes();
-  const tokens length = max(r.state().length, r.prompt);
-  const auto most = std::min(hashes.size(), static_cast<std::size_t>((length.count() - 1) / block_size.count()));
-  const auto end = std::partition_point(hashes.begin(), hashes.begin() + static_cast<std::ptrdiff_t>(most),
-                                        [&](const auto& hash) noexcept { return store.knows(hash); });
-  return block_size * static_cast<std::int64_t>(end - hashes.begin());
-}
-
-/// Updates the member `cached` of a waiting request and moves the request to its new place. An engine calls it between
-/// two steps: for all waiting requests, or for some of them in turn. Returns whether anything has changed. O(log blocks
-/// of the prompt + log n). Does nothing while a plan is open.
-template <class Scheduler, schedulable R>
-bool look_again(Scheduler& scheduler, R& r) noexcept {
-  if (r.state().life != lifecycle::waiting) return false;
-  const tokens found = cached_prefix(scheduler.store(), r, scheduler.size_limits().block_size);
-  return found != r.cached && ok(scheduler.update(r, [found](R& moved) noexcept { moved.cached = found; }));
-}
 
 }  // namespace order
 TESSERA_NAMESPACE_END

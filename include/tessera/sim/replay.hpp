@@ -25,5 +25,9 @@ namespace sim {
 /// ended it.
 [[nodiscard]] int run_replay(int argc, char** argv, const std::vector<policy>& policies);
 
+/// The same with the orders that `--order` may name, instead of `composed_orders`. Without any there is no `--order`.
+[[nodiscard]] int run_replay(int argc, char** argv, const std::vector<policy>& policies,
+                             const std::vector<policy>& orders);
+
 }  // namespace sim
 TESSERA_NAMESPACE_END

@@ -28,6 +28,8 @@ policy fcfs(std::string name, std::string summary) {
   return make_placed_policy(std::move(name), std::move(summary), fcfs_engines());
 }
 
+policy fcfs() { return fcfs("fcfs", "first come, first served; the newest is swapped out when blocks run out"); }
+
 policy in_turn() {
   return make_placed_policy<placement::round_robin>(
       "in-turn", "first come, first served; new requests to the instances in turn", fcfs_engines());

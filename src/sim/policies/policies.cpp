@@ -10,7 +10,7 @@ namespace sim {
 std::vector<policy> published_policies() {
   using namespace published;
   return {
-      fcfs("fcfs", "first come, first served; the newest is swapped out when blocks run out"),
+      fcfs(),
       round_robin("rr", "round-robin with a quantum of 500 tokens, both phases alike"),
       pascal(),
       pascal_nonadaptive(),

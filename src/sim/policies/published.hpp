@@ -13,6 +13,7 @@ namespace sim::published {
 
 // fcfs.cpp
 policy fcfs(std::string name, std::string summary);
+policy fcfs();
 policy in_turn();
 policy sarathi();
 policy sarathi_adaptive();

@@ -3,7 +3,7 @@
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/prefix_cache.hpp>
-#include <tessera/order/longest_prefix.hpp>
+#include <tessera/order/cached_prefix.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/sim/cluster/engine.hpp>
 #include <tessera/sim/cluster/order_words.hpp>

@@ -61,6 +61,9 @@ inline constexpr duration longest_overtaking{600.0};
 /// The policies that come with the library.
 [[nodiscard]] std::vector<policy> published_policies();
 
+/// Four of these: fcfs, pascal, sarathi and due-first. A program that links only these compiles in half the time.
+[[nodiscard]] std::vector<policy> shown_policies();
+
 /// The orders of `tessera::order` by name, for policies composed by hand. Each is over the composition that the
 /// published policies share: `preempt::swap` and `admit::watermark`, without migration, and with the placement open. An
 /// order's parameters are those of its published policy.
