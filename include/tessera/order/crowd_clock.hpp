@@ -20,7 +20,7 @@ namespace order {
 /// Source: ours, after the virtual time of fair queueing (Demers, Keshav and Shenker 1989), with the requests that are
 /// served at a time in place of a link. The power is ours, too: of 1, 2, 4 and 8, the higher the lower is the latency
 /// per token above saturation, and the higher the time to first token of the last in a hundred
-/// (docs/policies.md has the numbers).
+/// (docs/design/due_first.md has the numbers).
 ///
 /// All members O(1), no allocation.
 class crowd_clock {
