@@ -71,9 +71,9 @@ void ablation(page& p, const options& o, const std::vector<setting>& settings) {
 void conserved(page& p, const setting& s, const std::vector<std::vector<samples>>& found) {
   p.heading("What no order can do");
   p.text(
-      "Where a queue forms, no order lowers the longest time of every bin at once; docs/policies.md has the statements "
-      "and their proofs, tests/unit/conservation_test.cpp checks them on schedulers with one place, where they are "
-      "exact. "
+      "Where a queue forms, no order lowers the longest time of every bin at once; docs/design/no_order.md has the "
+      "statements and their proofs, tests/unit/conservation_test.cpp checks them on schedulers with one place, where "
+      "they are exact. "
       "On one server of a fixed speed (1) the longest time in the system is never below that of arrival order, so the "
       "bin in which it falls has its maximum at or above that of `fcfs`; (2) the mean time to a token, over all "
       "tokens, is the same for all orders that are never idle, so where one bin waits less another waits more. For "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// What no order can change, under every composition: docs/policies.md, "What no order can do".
+// What no order can change, under every composition: docs/design/no_order.md.
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>

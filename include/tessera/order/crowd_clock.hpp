@@ -20,7 +20,7 @@ namespace order {
 /// Source: ours, after the virtual time of fair queueing (Demers, Keshav and Shenker 1989). The number of requests
 /// served at a time takes the place of a link. The power is ours as well, chosen among 1, 2, 4 and 8. A higher power
 /// lowers the latency per token above saturation, and raises the 99th percentile of the time to first token
-/// (docs/policies.md has the numbers).
+/// (docs/design/due_first.md has the numbers).
 ///
 /// All members O(1), no allocation.
 class crowd_clock {

@@ -14,7 +14,7 @@ True
 
 `Ledger` is the book, one call a decision; `Router` keeps one for replicas of any kind and streams requests through them
 (`Session`): it moves them while they run, tries again what died, and gives a client every token once. The page
-docs/fleet.md says what is exact, what is stale and what clients see of failures.
+docs/fleet_reference.md says what is exact, what is stale and what clients see of failures.
 """
 
 from __future__ import annotations
