@@ -39,7 +39,7 @@ struct group_view {
 
 /// Shows the rows of a batch to an engine whose layers differ: for each group its tables, in the form that `Tables`
 /// gives them. As a `table_policy`, of `groups` in place of one `block_table`.
-/// @tparam Groups how many.
+/// @tparam Groups how many, at most. What is shown of those that a model lacks is empty.
 /// @tparam Tables how each group's tables are shown: a `table_policy`.
 template <std::size_t Groups, table_policy Tables>
 class group_tables {
@@ -82,7 +82,7 @@ class group_tables {
   template <class KV>
   [[nodiscard]] view_type view(KV& kv) noexcept {
     view_type all{};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv.count(); ++g) {
       if (group_[g].first_block.empty()) add_to(g, kv);
       all[g] = {group_[g].tables.view(kv.table(g)), group_[g].first_block, group_[g].new_blocks};
     }

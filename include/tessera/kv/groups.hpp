@@ -38,7 +38,7 @@ namespace kv {
 /// Complexity: O(blocks given or taken + Groups), and O(1) for one that needs no block and gives none back; `match`
 /// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
 ///
-/// @tparam Groups how many.
+/// @tparam Groups how many, at most: `limits::used` says how many of them a model has.
 /// @tparam Store  the blocks: a `prefix_store`.
 template <std::size_t Groups, prefix_store Store = prefix_cache>
 class groups {
@@ -63,6 +63,7 @@ class groups {
     std::size_t rows = 0;                ///< Requests, with those that were evicted and are not closed.
     tokens max_length{};                 ///< Of one request. Less than 2^31.
     std::array<group, Groups> layers{};  ///< The groups.
+    std::size_t used = Groups;           ///< So many of them, the first ones, are there. 1 at least.
     tokens ahead{};                      ///< Rows grow for so many tokens before `slide` hears of those before them.
   };
 
@@ -70,7 +71,7 @@ class groups {
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     storage_layout all;
     all.add_bytes(Store::required_bytes(store_limits(l)));
-    for (const group& g : l.layers) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
+    for (std::size_t g = 0; g != Groups; ++g) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
     all.template add<row_state>(l.rows)
         .add_bytes(fixed_vector<done>::required_bytes(operations * l.rows))
         .template add<bool>(l.blocks);
@@ -86,11 +87,13 @@ class groups {
   [[nodiscard]] Store& store() noexcept { return store_; }
   /// The blocks of all groups, to look at.
   [[nodiscard]] const Store& store() const noexcept { return store_; }
-  /// A group's tables. Requires: `g < Groups`.
+  /// How many groups there are. Each member that takes a group wants one of these.
+  [[nodiscard]] std::size_t count() const noexcept { return Groups == 1 ? 1 : used_; }
+  /// A group's tables. Requires: `g < count()`.
   [[nodiscard]] block_table& table(std::size_t g) noexcept { return table_[g]; }
-  /// A group's tables. Requires: `g < Groups`.
+  /// A group's tables. Requires: `g < count()`.
   [[nodiscard]] const block_table& table(std::size_t g) const noexcept { return table_[g]; }
-  /// A group. Requires: `g < Groups`.
+  /// A group. Requires: `g < count()`.
   [[nodiscard]] const group& of(std::size_t g) const noexcept { return group_[g]; }
   /// Blocks that can be taken now.
   [[nodiscard]] std::size_t free() const noexcept { return store_.free(); }
@@ -99,7 +102,7 @@ class groups {
   /// Blocks that a row has in all groups together. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t held(std::uint32_t row) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += table_[g].size(row) - state_[row].first[g];
+    for (std::size_t g = 0; g != count(); ++g) n += table_[g].size(row) - state_[row].first[g];
     return n;
   }
   /// A group's first block of a row that is still there: the entries before it say nothing. O(1). Requires: the row is
@@ -119,7 +122,7 @@ class groups {
   [[nodiscard]] tokens told_room(std::uint32_t row) const noexcept { return state_[row].told_room; }
   /// Whoever runs the batch knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
   void tell(std::uint32_t row) noexcept {
-    for (block_table& t : table_) t.tell(row);
+    for (block_table& t : tables()) t.tell(row);
     state_[row].told_room = state_[row].room;
   }
   /// When so many tokens are computed, `slide` gives something back. O(1). Requires: the row is in use.
@@ -129,13 +132,13 @@ class groups {
   /// `reserved`. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length, tokens reserved = {}) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length, reserved);
+    for (std::size_t g = 0; g != count(); ++g) n += lacks_in(g, row, length, reserved);
     return n;
   }
   /// Blocks that a sequence of `length` tokens needs at once, at least: a window as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
-    for (const group& g : group_) n += g.most_blocks(length);
+    for (const group& g : layers()) n += g.most_blocks(length);
     return n;
   }
   /// Blocks that a row needs in addition to those it holds to become `length` tokens long, if windows give back what
@@ -143,13 +146,13 @@ class groups {
   /// when it can.
   [[nodiscard]] std::size_t to_come(std::uint32_t row, tokens length) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
+    for (std::size_t g = 0; g != count(); ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
     return n;
   }
   /// The same of a row that has found the first `found` tokens, rounded down to whole blocks. O(Groups).
   [[nodiscard]] std::size_t to_come_behind(tokens found, tokens length) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       n += to_come_in(g, detail::needed_from(group_[g], found), static_cast<std::size_t>(found / group_[g].block_size),
                       length);
     }
@@ -168,11 +171,11 @@ class groups {
     parting = {};
     std::array<detail::known_run, Groups> run{};
     tokens n = most;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       n = min(n, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
     }
     n = whole(max(n, tokens{}));
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       if (group_[g].window != tokens{}) continue;
       const std::span<const hash_type> all = hashes[g].first(static_cast<std::size_t>(n / group_[g].block_size));
       std::size_t known = 0;
@@ -191,7 +194,7 @@ class groups {
     // What a window lacks ends the prefix before it, for all: then the others have to look again, further down.
     for (bool fits = false; !fits && n != tokens{};) {
       fits = true;
-      for (std::size_t g = 0; g != Groups && n != tokens{}; ++g) {
+      for (std::size_t g = 0; g != count() && n != tokens{}; ++g) {
         const tokens longest = detail::serves(store_, group_[g], g, unit_, hashes[g], n, run[g]);
         if (longest != n) fits = false;
         n = longest;
@@ -212,7 +215,7 @@ class groups {
   [[nodiscard]] std::uint32_t open() noexcept {
     if (journal_.full() || table_[0].free_rows() == 0) return no_index;
     std::uint32_t row = no_index;
-    for (block_table& t : table_) row = t.acquire_row();
+    for (block_table& t : tables()) row = t.acquire_row();
     state_[row] = {};
     look_ahead(row);
     journal_.push_back({done::what::opened, row, {}});
@@ -224,7 +227,7 @@ class groups {
   void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
     TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
     done d{done::what::shared, row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const auto end = static_cast<std::size_t>(n / group_[g].block_size);
       const std::size_t first = detail::needed_from(group_[g], n);
       const std::span<block_id> ids = table_[g].extend(row, end);
@@ -261,7 +264,7 @@ class groups {
     s.parting = state_[parent].parting;
     s.named = state_[parent].named;
     done d{done::what::shared, result.row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
       const std::span<const block_id> theirs = table_[g].row(parent);
       const std::span<block_id> ids = table_[g].extend(result.row, full);
@@ -279,7 +282,7 @@ class groups {
     look_ahead(result.row);
     journal_.push_back(d);
     if (grow(result.row, computed) != status::ok) return roll_back(before), forked{};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       if (computed % group_[g].block_size == tokens{}) continue;
       const auto last = static_cast<std::size_t>(computed / group_[g].block_size);
       result.copies[result.count++] = {table_[g].row(parent)[last], table_[g].row(result.row)[last]};
@@ -298,7 +301,7 @@ class groups {
     if (n == 0) return status::ok;
     if (n > store_.free() || journal_.full()) return status::exhausted;
     done d{done::what::grown, row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       d.blocks[g] = static_cast<std::uint32_t>(lacks_in(g, row, length, reserved));
       const status taken = store_.allocate(table_[g].extend(row, d.blocks[g]));
       TESSERA_ASSERT(taken == status::ok, "as many were free");
@@ -323,7 +326,7 @@ class groups {
   void roll_back(std::size_t mark) noexcept {
     for (; journal_.size() > mark; journal_.pop_back()) {
       const done& d = journal_.back();
-      for (std::size_t g = Groups; g-- != 0;) {
+      for (std::size_t g = count(); g-- != 0;) {
         const std::span<const block_id> ids = table_[g].row(d.row);
         switch (d.kind) {
           case done::what::opened: static_cast<void>(table_[g].release_row(d.row)); break;
@@ -359,11 +362,11 @@ class groups {
     row_state& s = state_[row];
     std::size_t n = 0;
     s.named = tokens{std::int64_t{1} << 40};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       s.named = min(s.named, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
     }
     s.named = whole(s.named);
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       auto end = static_cast<std::size_t>(computed / group_[g].block_size);
       if (hashes[g].size() < end) end = hashes[g].size();
       const std::span<const block_id> ids = table_[g].row(row);
@@ -401,7 +404,7 @@ class groups {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "slide within a plan, or an evicted row");
     if (computed < state_[row].slides_at) return 0;
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       std::uint32_t& first = state_[row].first[g];
       if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
       std::size_t end = group_[g].first_needed(computed);
@@ -421,7 +424,7 @@ class groups {
   std::size_t trim(std::uint32_t row, tokens length) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "trim within a plan, or an evicted row");
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const std::span<const block_id> ids = table_[g].row(row);
       const auto keep = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
@@ -440,7 +443,7 @@ class groups {
   void close(std::uint32_t row) noexcept {
     TESSERA_ASSERT(journal_.empty(), "close within a plan");
     if (!state_[row].evicted) give_back(row);
-    for (block_table& t : table_) static_cast<void>(t.release_row(row));
+    for (block_table& t : tables()) static_cast<void>(t.release_row(row));
   }
 
   /// Forgets all prefixes. Blocks in use stay in use. O(blocks + rows).
@@ -455,14 +458,14 @@ class groups {
   static constexpr std::size_t operations = 6;
 
   struct row_state {
-    counts first{};      // by group, the first block that is still there
-    counts published{};  // blocks that were published, or need not be
     tokens room{};       // of tokens, in all groups
     tokens told_room{};  // the same, or 0 while a block is new
     tokens slides_at{};  // the next window gives something back when so much is computed
     tokens parting{};    // where it went another way than what was known; 0: nowhere
     tokens named{};      // whole blocks of all groups that have hashes
     bool evicted = false;
+    counts first{};      // by group, the first block that is still there
+    counts published{};  // blocks that were published, or need not be
   };
   struct done {
     enum class what : std::uint8_t { opened, shared, grown, evicted } kind;
@@ -475,29 +478,36 @@ class groups {
     s.blocks = l.blocks;
     return s;
   }
-  static constexpr block_table::limits table_limits(const limits& l, const group& g) noexcept {
-    return {.rows = l.rows,
-            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, g.block_size).count()),
-            .block_size = g.block_size};
+  static constexpr block_table::limits table_limits(const limits& l, std::size_t g) noexcept {
+    const tokens block_size = l.layers[g].block_size;
+    return {.rows = g < l.used ? l.rows : 0,
+            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, block_size).count()),
+            .block_size = block_size};
   }
   template <std::size_t... G>
   groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
       : group_{l.layers},
+        used_{l.used},
         max_length_{l.max_length},
         ahead_{l.ahead},
         store_{memory, store_limits(l)},
-        table_{{{memory, table_limits(l, l.layers[G])}...}},
+        table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
         journal_{memory, operations * l.rows},
         followed_{memory.take<bool>(l.blocks)} {
-    for (full_ = 0; full_ != Groups && group_[full_].window != tokens{};) ++full_;
+    TESSERA_ASSERT(l.used > 0 && l.used <= Groups, "groups of layers out of range");
+    for (full_ = 0; full_ != count() && group_[full_].window != tokens{};) ++full_;
     std::int64_t unit = 1;
-    for (const group& g : group_) {
+    for (const group& g : layers()) {
       TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
       unit = std::lcm(unit, g.block_size.count());
     }
     unit_ = tokens{unit};
+    if (full_ == count()) full_ = Groups;
   }
+
+  [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
+  [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
 
   /// When so many tokens are computed, a window gives its first block back: when it has passed that, and needs another
   /// at its end. So there are as many in each step, and tables of a batch need not be moved. A state is too large to be
@@ -512,7 +522,7 @@ class groups {
     row_state& s = state_[row];
     s.room = s.slides_at = tokens{std::int64_t{1} << 40};
     bool told = true;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const group& of = group_[g];
       const std::size_t size = table_[g].size(row);
       s.room = min(s.room, of.block_size * static_cast<std::int64_t>(size));
@@ -562,7 +572,7 @@ class groups {
     }
   }
   void give_back(std::uint32_t row) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
       TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
       static_cast<void>(released);
@@ -570,6 +580,7 @@ class groups {
   }
 
   std::array<group, Groups> group_;
+  std::size_t used_;
   tokens max_length_;
   tokens ahead_;
   tokens unit_{1};

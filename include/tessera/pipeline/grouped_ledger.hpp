@@ -21,6 +21,10 @@ TESSERA_NAMESPACE_BEGIN
 template <std::size_t Groups>
 struct grouped_limits : scheduler_limits {
   std::array<kv::group, Groups> layers{};  ///< The groups. If none is of full attention, say `max_length`.
+  std::size_t used = Groups;               ///< So many of them, the first ones, are there. 1 at least.
+
+  /// Those that are there.
+  [[nodiscard]] constexpr std::span<const kv::group> groups() const noexcept { return std::span{layers}.first(used); }
 };
 
 namespace detail {
@@ -62,7 +66,7 @@ class grouped_ledger {
   /// The longest sequence whose blocks are all there are, at most.
   [[nodiscard]] static constexpr tokens longest(const limits& l) noexcept {
     std::int64_t most = max_positions;
-    for (const kv::group& g : l.layers) {
+    for (const kv::group& g : l.groups()) {
       const auto all = g.block_size.count() * static_cast<std::int64_t>(l.blocks);
       if (g.window == tokens{} && all < most) most = all;
     }
@@ -71,7 +75,7 @@ class grouped_ledger {
     while (least < most) {
       const std::int64_t n = least + (most - least + 1) / 2;
       std::size_t blocks = 0;
-      for (const kv::group& g : l.layers) blocks += g.most_blocks(tokens{n});
+      for (const kv::group& g : l.groups()) blocks += g.most_blocks(tokens{n});
       if (blocks <= l.blocks) {
         least = n;
       } else {
@@ -83,7 +87,7 @@ class grouped_ledger {
   [[nodiscard]] static constexpr std::array<kv::block_table::limits, Groups> table_limits(const limits& l) noexcept {
     std::array<kv::block_table::limits, Groups> all{};
     for (std::size_t g = 0; g != Groups; ++g) {
-      all[g] = {.rows = l.rows(),
+      all[g] = {.rows = g < l.used ? l.rows() : 0,
                 .blocks_per_row = static_cast<std::size_t>(blocks_for(longest(l), l.layers[g].block_size).count()),
                 .block_size = l.layers[g].block_size};
     }
@@ -105,7 +109,7 @@ class grouped_ledger {
         own_{memory, l.rows(), l.blocks},
         copies_{memory, kv_moves<Request>::most_copies(l)},
         journal_{memory, 6 * l.residents} {
-    for (const kv::group& g : l.layers) {
+    for (const kv::group& g : l.groups()) {
       has_states_ = has_states_ || g.is_recurrent();
       step_ = std::gcd(step_, g.block_size.count());
     }
@@ -165,7 +169,7 @@ class grouped_ledger {
   [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
     if constexpr (shares) {
       const hash_spans hashes = r.prefix_hashes();
-      for (std::size_t g = 0; g != Groups; ++g) {
+      for (std::size_t g = 0; g != kv_.count(); ++g) {
         if (hashes[g].size() > static_cast<std::size_t>(length / kv_.of(g).block_size)) return true;
       }
     }
@@ -190,7 +194,7 @@ class grouped_ledger {
   /// Of all groups together.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
     return static_cast<std::uint32_t>(n);
   }
   [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).told(row) != 0; }
@@ -225,7 +229,7 @@ class grouped_ledger {
       kv_.keep_window(s.row, parting);
       if (n == tokens{}) return {.known = findable_};
       kv_.share(s.row, hashes, n);
-      for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+      for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
       note(reservation::what::shared, r);
       const std::size_t taken = kv_.held(s.row);
       // Whether others held them, or the same, is not looked at.
@@ -243,13 +247,13 @@ class grouped_ledger {
   void take(Request& r, blocks /*more*/, tokens length, tokens reserved = {}) noexcept {
     const std::uint32_t row = r.state().row;
     std::array<std::size_t, Groups> before{};
-    for (std::size_t g = 0; g != Groups; ++g) before[g] = kv_.table(g).size(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) before[g] = kv_.table(g).size(row);
     const std::size_t mark = kv_.mark();
     const status taken = kv_.grow(row, length, reserved);
     TESSERA_ASSERT(taken == status::ok, "make_free promised the blocks");
     static_cast<void>(taken);
     if (kv_.mark() == mark) return;
-    for (std::size_t g = 0; g != Groups; ++g) own_.taken(row, kv_.table(g).row(row).subspan(before[g]));
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.taken(row, kv_.table(g).row(row).subspan(before[g]));
     note(reservation::what::grown, r);
   }
 
@@ -269,7 +273,7 @@ class grouped_ledger {
   void evict(Request& r, preemption_mode /*mode*/, std::size_t /*kept*/, std::uint32_t plan_id) noexcept {
     state& s = request_access::state(r);
     kv_.evict(s.row);
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(s.row, kv_.blocks_of(g, s.row), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(s.row, kv_.blocks_of(g, s.row), store());
     moves_->victims.push_back({&r, preemption_mode::recompute});
     note(reservation::what::evicted, r);
     s.marked_in = plan_id;
@@ -291,7 +295,7 @@ class grouped_ledger {
           break;
         case reservation::what::shared: {
           std::array<std::span<const kv::block_id>, Groups> ids{};
-          for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, s.row);
+          for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, s.row);
           undo();  // the ids stay where they were
           for (const auto& of_group : ids) own_.left(s.row, of_group, store());
           break;
@@ -304,7 +308,7 @@ class grouped_ledger {
         }
         case reservation::what::evicted:
           undo();
-          for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+          for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
           moves_->victims.pop_back();
           set_mark(s, done);
           ++evictions;
@@ -340,7 +344,7 @@ class grouped_ledger {
     const std::uint32_t row = leave_row(r);
     kv_.evict(row);
     kv_.begin();
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, kv_.blocks_of(g, row), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, kv_.blocks_of(g, row), store());
     moves.left_rows.push_back(row);
   }
   [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
@@ -348,7 +352,7 @@ class grouped_ledger {
   }
   void release_row(std::uint32_t row) noexcept {
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, row);
     kv_.close(row);  // the ids stay where they were
     for (const auto& of_group : ids) own_.left(row, of_group, store());
   }
@@ -356,10 +360,10 @@ class grouped_ledger {
   blocks trim(Request& r, tokens length) noexcept {
     const std::uint32_t row = r.state().row;
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.table(g).row(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.table(g).row(row);
     const std::size_t n = kv_.trim(row, length);
     if (n == 0) return blocks{};
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
     return counted(n);
   }
 
@@ -391,9 +395,9 @@ class grouped_ledger {
     const std::uint32_t row = r.state().row;
     if (computed < kv_.slides_at(row)) return blocks{};
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, row);
     const std::size_t n = kv_.slide(row, computed);
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       own_.left(row, ids[g].first(ids[g].size() - kv_.blocks_of(g, row).size()), store());
     }
     return counted(n);
@@ -408,7 +412,7 @@ class grouped_ledger {
     }
     kv_.begin();
     request_access::state(child).row = made.row;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       // Those that are shared, and one of its own where the parent's last is not full.
       for (const kv::block_id& id : kv_.blocks_of(g, made.row)) {
         if (store().references(id) == 1) {
@@ -424,7 +428,7 @@ class grouped_ledger {
   [[nodiscard]] bool awaits_copy(const Request& r) const noexcept { return is_filled_by(r, copies_); }
   [[nodiscard]] bool is_filled_by(const Request& r, std::span<const kv::block_copy> copies) const noexcept {
     if (r.state().row == no_index || copies.empty()) return false;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       for (const kv::block_id id : kv_.blocks_of(g, r.state().row)) {
         for (const kv::block_copy& c : copies) {
           if (c.to == id) return true;
@@ -468,6 +472,7 @@ class grouped_ledger {
             .rows = l.rows(),
             .max_length = longest(l),
             .layers = l.layers,
+            .used = l.used,
             .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1}};
   }
   static const limits& checked(const limits& l) noexcept {
@@ -486,7 +491,7 @@ class grouped_ledger {
   }
   /// Of all its blocks.
   void wish_of_all(const Request& r) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
+    for (std::size_t g = 0; g != kv_.count(); ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
   }
 
   groups kv_;

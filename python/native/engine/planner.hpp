@@ -77,8 +77,8 @@ struct settings {
   bool transfers = false;           ///< KV comes from other engines and goes to them.
 };
 
-/// Most groups of layers that a model can have here.
-inline constexpr std::size_t most_groups = 2;
+/// Most groups of layers that a model can have here. The layers of Gemma 3 make 7 of them, those of Bamba 11.
+inline constexpr std::size_t most_groups = 16;
 
 /// A request's blocks in one group.
 struct row_of_group {
