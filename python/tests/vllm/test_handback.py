@@ -108,11 +108,11 @@ def groups(*specs: Any, **of_each: Any) -> KVCacheConfig:
 
 
 memories = {
-    "3 groups of KV blocks instead of 2 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
-        attention(), window(), window()
+    "17 groups of KV blocks instead of 16 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
+        attention(), *[window()] * 16
     ),
     # DeepSeek-V4: latents of 4 and of 128 tokens, a window, and what is being compressed.
-    "3 groups of KV blocks instead of 2 at most (MLAAttentionSpec, SlidingWindowMLASpec)": groups(
+    "blocks of 256 tokens that are scheduled by 16": groups(
         latent(block_size=256, tokens_per_state=4), latent_window(), latent_window(sliding_window=8)
     ),
     "window of which more is kept, or computed again": groups(latent(), latent_window(bounded_replay=True)),
@@ -120,7 +120,7 @@ memories = {
     "KV of RSWASpec": groups(RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)),
     "KV of MambaSpec": groups(latent(), MambaSpec(block_size=16, shapes=((1,),), dtypes=(torch.float32,))),
     "KV in the memory of the host": groups(latent(), host_resident=True),
-    "0 groups of KV blocks instead of 2 at most": groups(),
+    "0 groups of KV blocks instead of 16 at most": groups(),
     "window of 1 tokens": groups(attention(), chunks(1)),
     "window of 2 tokens": groups(window(sliding_window=2)),
     "window of which more is kept": groups(window(extra_retained_tokens=3)),

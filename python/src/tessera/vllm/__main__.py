@@ -27,13 +27,13 @@ def _say_policies() -> None:
 
 
 def _say_support() -> None:
-    from tessera.vllm.support import _questions
+    from tessera.vllm.support import _questions, most_groups
 
     print("Done by vLLM's own scheduler, with a warning:")
     for reason, _ in _questions:
         print(f"  {reason}")
-    print("  more than two groups of KV blocks, or blocks of several sizes; state-space layers; latent attention that")
-    print("  is compressed; prompts in one piece with windows")
+    print(f"  more than {most_groups} groups of KV blocks, or blocks of several sizes; state-space layers; latent")
+    print("  attention that is compressed; prompts in one piece with windows")
 
 
 def _check(arguments: list[str]) -> int:
@@ -55,7 +55,7 @@ def _check(arguments: list[str]) -> int:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from tessera.vllm.scheduler import Scheduler, options_of
-    from tessera.vllm.support import why_not_config, why_not_model, why_not_shadow
+    from tessera.vllm.support import most_groups, why_not_config, why_not_model, why_not_shadow
 
     parser = api.server_parser(FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage))
     arguments_of = parser.parse_args(arguments)
@@ -98,7 +98,8 @@ def _check(arguments: list[str]) -> int:
     if unknown is not None:
         print(f"The model's layers are not known before it is loaded: {unknown}", file=sys.stderr)
         print(
-            "tessera would schedule, if they make at most two groups of KV blocks, of attention to all or to a window."
+            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or to a "
+            "window."
         )
     else:
         print("tessera would schedule.")

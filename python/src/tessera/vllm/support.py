@@ -74,6 +74,9 @@ def _nixl_by_host(config: Any) -> bool:
 #: Adapters that can be told apart on the device.
 most_loras: int = _vllm.adapters
 
+#: Groups of KV blocks that a model can have.
+most_groups: int = _vllm.groups
+
 #: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
@@ -142,9 +145,9 @@ def _window(spec: Any) -> int:
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
-    if not 1 <= len(groups) <= _vllm.groups:
+    if not 1 <= len(groups) <= most_groups:
         kinds = ", ".join(dict.fromkeys(type(group.kv_cache_spec).__name__ for group in groups))
-        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most" + (kinds and f" ({kinds})")
+        yield f"{len(groups)} groups of KV blocks instead of {most_groups} at most" + (kinds and f" ({kinds})")
         return
     if any(getattr(group, "host_resident", False) for group in groups):
         yield "KV in the memory of the host"
