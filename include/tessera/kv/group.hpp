@@ -37,13 +37,14 @@ struct group {
   /// Whether it keeps a state, which cannot go back to what it was before a token.
   [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2} && !in_chunks; }
 
-  /// Most of its blocks that a sequence of `length` tokens needs at once, computed one by one.
-  [[nodiscard]] constexpr std::size_t most_blocks(tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(length, block_size).count());
+  /// Most of its blocks that a sequence with so many slots needs at once, computed one by one, if `ahead` of these are
+  /// for tokens beyond it.
+  [[nodiscard]] constexpr std::size_t most_blocks(tokens slots, tokens ahead = {}) const noexcept {
+    const auto all = static_cast<std::size_t>(blocks_for(slots, block_size).count());
     if (window == tokens{}) return all;
     // The first that is looked at lies anywhere in a block; that of a chunk at a multiple of this.
     const tokens step{in_chunks ? std::gcd(window.count(), block_size.count()) : 1};
-    const auto most = static_cast<std::size_t>(blocks_for(window + block_size - step, block_size).count());
+    const auto most = static_cast<std::size_t>(blocks_for(window + ahead + block_size - step, block_size).count());
     return all < most ? all : most;
   }
 

@@ -61,10 +61,12 @@ class groups {
   struct limits {
     std::size_t blocks = 0;              ///< Of all groups together.
     std::size_t rows = 0;                ///< Requests, with those that were evicted and are not closed.
-    tokens max_length{};                 ///< Of one request. Less than 2^31.
+    tokens max_length{};                 ///< Of one request, with the slots ahead. Less than 2^31.
     std::array<group, Groups> layers{};  ///< The groups.
     std::size_t used = Groups;           ///< So many of them, the first ones, are there. 1 at least.
     tokens ahead{};                      ///< Rows grow for so many tokens before `slide` hears of those before them.
+    tokens slots_ahead{};                ///< A row has room for so many tokens more than it is given, up to
+                                         ///< `max_length`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -138,7 +140,7 @@ class groups {
   /// Blocks that a sequence of `length` tokens needs at once, at least: a window as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
-    for (const group& g : layers()) n += g.most_blocks(length);
+    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_);
     return n;
   }
   /// Blocks that a row needs in addition to those it holds to become `length` tokens long, if windows give back what
@@ -426,7 +428,7 @@ class groups {
     std::size_t n = 0;
     for (std::size_t g = 0; g != count(); ++g) {
       const std::span<const block_id> ids = table_[g].row(row);
-      const auto keep = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+      const auto keep = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
       if (ids.size() <= keep) continue;
       const status released = store_.release(ids.subspan(keep));
@@ -490,6 +492,7 @@ class groups {
         used_{l.used},
         max_length_{l.max_length},
         ahead_{l.ahead},
+        slots_ahead_{l.slots_ahead},
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
@@ -515,7 +518,8 @@ class groups {
   [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
     const tokens passed = of.passes_at(first);
     if (of.is_recurrent()) return passed;
-    return max(passed, of.block_size * blocks_for(passed, of.block_size).count() - ahead_);
+    const tokens full = of.block_size * blocks_for(passed + slots_ahead_, of.block_size).count();
+    return max(passed, full - slots_ahead_ - ahead_);
   }
   /// When a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
@@ -525,18 +529,22 @@ class groups {
     for (std::size_t g = 0; g != count(); ++g) {
       const group& of = group_[g];
       const std::size_t size = table_[g].size(row);
-      s.room = min(s.room, of.block_size * static_cast<std::int64_t>(size));
+      const tokens has = of.block_size * static_cast<std::int64_t>(size);
+      s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
       told = told && table_[g].told(row) == size;
       if (of.window == tokens{}) continue;
       s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
     }
     s.told_room = told ? s.room : tokens{};
   }
+  [[nodiscard]] tokens slots(tokens length) const noexcept {
+    return min(length + slots_ahead_, max(length, max_length_));
+  }
   [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
   [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
                                      tokens reserved = {}) const noexcept {
     const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;
-    const auto want = static_cast<std::size_t>(blocks_for(n, group_[g].block_size).count());
+    const auto want = static_cast<std::size_t>(blocks_for(slots(n), group_[g].block_size).count());
     const std::size_t has = table_[g].size(row);
     return want > has ? want - has : 0;
   }
@@ -544,8 +552,8 @@ class groups {
   /// `has`.
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
-    const std::size_t most = group_[g].most_blocks(length);
+    const auto all = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
+    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_);
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
@@ -583,6 +591,7 @@ class groups {
   std::size_t used_;
   tokens max_length_;
   tokens ahead_;
+  tokens slots_ahead_;
   tokens unit_{1};
   Store store_;
   std::array<block_table, Groups> table_;

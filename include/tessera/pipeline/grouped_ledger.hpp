@@ -63,6 +63,11 @@ class grouped_ledger {
   template <class Tables>
   using shown_by = kv::group_tables<Groups, Tables>;
 
+  /// Slots of a sequence of `length` tokens: its own, and those ahead.
+  [[nodiscard]] static constexpr tokens slots_of(const limits& l, tokens length) noexcept {
+    const tokens all = length + l.slots_ahead;
+    return l.max_length > tokens{} && l.max_length < all ? max(length, l.max_length) : all;
+  }
   /// The longest sequence whose blocks are all there are, at most.
   [[nodiscard]] static constexpr tokens longest(const limits& l) noexcept {
     std::int64_t most = max_positions;
@@ -75,7 +80,8 @@ class grouped_ledger {
     while (least < most) {
       const std::int64_t n = least + (most - least + 1) / 2;
       std::size_t blocks = 0;
-      for (const kv::group& g : l.groups()) blocks += g.most_blocks(tokens{n});
+      const tokens slots = slots_of(l, tokens{n});
+      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead);
       if (blocks <= l.blocks) {
         least = n;
       } else {
@@ -88,7 +94,8 @@ class grouped_ledger {
     std::array<kv::block_table::limits, Groups> all{};
     for (std::size_t g = 0; g != Groups; ++g) {
       all[g] = {.rows = g < l.used ? l.rows() : 0,
-                .blocks_per_row = static_cast<std::size_t>(blocks_for(longest(l), l.layers[g].block_size).count()),
+                .blocks_per_row =
+                    static_cast<std::size_t>(blocks_for(slots_of(l, longest(l)), l.layers[g].block_size).count()),
                 .block_size = l.layers[g].block_size};
     }
     return all;
@@ -470,10 +477,11 @@ class grouped_ledger {
   static constexpr typename groups::limits groups_limits(const limits& l) noexcept {
     return {.blocks = l.blocks,
             .rows = l.rows(),
-            .max_length = longest(l),
+            .max_length = slots_of(l, longest(l)),
             .layers = l.layers,
             .used = l.used,
-            .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1}};
+            .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1},
+            .slots_ahead = l.slots_ahead};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");

@@ -21,17 +21,24 @@ struct scheduler_limits {
   std::size_t plans_in_flight = 1;  ///< Most plans that are made and not settled. 2: a step is planned while one runs.
   std::size_t deadlines = 0;  ///< Most deadlines at once: of requests that stand aside or are to start by then, and of
                               ///< blocks that are draining, each of which takes one even if it has none.
+  tokens slots_ahead{};  ///< Room for the KV of so many tokens beyond those that a step computes of a request, as far
+                         ///< as `max_length`: for a model that drafts and keeps KV of its own. Drafts come on top.
 
-  /// Most tokens of one sequence that have KV.
-  [[nodiscard]] constexpr tokens longest() const noexcept {
+  /// Most tokens of one sequence for whose KV there is room: its own, and those ahead.
+  [[nodiscard]] constexpr tokens most_slots() const noexcept {
     const tokens all = block_size * static_cast<std::int64_t>(blocks);
     return max_length > tokens{} ? min(max_length, all) : all;
+  }
+  /// Most tokens of one sequence that have KV.
+  [[nodiscard]] constexpr tokens longest() const noexcept {
+    const tokens most = most_slots();
+    return max_length > tokens{} && most == max_length ? most : max(most - slots_ahead, tokens{});
   }
   /// Rows of the block table: a request that leaves keeps its own until the plans that have it are settled.
   [[nodiscard]] constexpr std::size_t rows() const noexcept { return (1 + plans_in_flight) * residents; }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {
-    return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(longest(), block_size).count()) : 0;
+    return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(most_slots(), block_size).count()) : 0;
   }
 };
 
