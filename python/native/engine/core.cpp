@@ -55,6 +55,11 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   second_runner_ = get<bool>(options, "second_runner");
   whole_at_end_ = get<bool>(options, "whole_at_end");
   lookahead_ = whole("lookahead");
+  settings_.limits.slots_ahead = ts::tokens{whole("slots_ahead")};
+  const std::int64_t ahead = whole("hash_lookahead");
+  if (settings_.limits.slots_ahead < ts::tokens{} || ahead < 0) throw nb::value_error("slots or hashes ahead are none");
+  hash_lookahead_ = static_cast<std::size_t>(ahead);
+  drafts_of_batch_ = get<std::vector<std::int64_t>>(options, "drafts_of_batch");
   drafts_are_known_ = settings_.limits.plans_in_flight == 1;
   drafts_ = stolen(PyDict_New());
   for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
@@ -220,18 +225,18 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.loading = false;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
-  const auto block_size = static_cast<std::size_t>(settings_.limits.block_size.count());
   r.recent.clear();
   if (r.hashes_tokens) {
     const auto salt = get<std::uint64_t>(description, "salt");
     r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
+    const std::size_t named = static_cast<std::size_t>(settings_.limits.block_size.count()) + hash_lookahead_;
     for (std::int64_t i = 0; i != prompt; ++i) {
       r.recent.push_back(static_cast<std::int32_t>(value_of(PyList_GET_ITEM(everything.ptr(), i))));
-      if (r.recent.size() != block_size) continue;
+      if (r.recent.size() != named) continue;
       close_block(r);
-      r.recent.clear();
+      r.recent.erase(r.recent.begin(), r.recent.end() - static_cast<std::ptrdiff_t>(hash_lookahead_));
     }
-    r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
+    r.till_full = static_cast<std::uint32_t>(named - r.recent.size());
   }
   if (ranks_prefills_) r.score = static_cast<float>((r.prompt - planner_->cached(r)).count());
   r.written = static_cast<std::uint32_t>(r.recent.size());
@@ -404,12 +409,16 @@ void core::sweep() {
   });
 }
 
-/// The latest tokens fill a block: its name in the prefix cache.
+/// The latest tokens fill a block, and say what its name covers beside: its name in the prefix cache. KV of a drafter
+/// that reads the token behind its own depends on the first token behind the block, too: who goes on with another one
+/// must not find it.
 void core::close_block(request& r) {
   const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
-  r.chain = ts::kv::hash_block(r.chain, std::span{r.recent}.last(n));
-  r.hashes.push_back(r.chain);
-  if (settings_.tells) filled_by_.emplace(r.chain, r.slot);
+  const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
+  r.chain = ts::kv::hash_block(r.chain, latest.first(n));
+  const std::uint64_t name = hash_lookahead_ == 0 ? r.chain : ts::kv::hash_block(r.chain, latest.last(hash_lookahead_));
+  r.hashes.push_back(name);
+  if (settings_.tells) filled_by_.emplace(name, r.slot);
   r.till_full = static_cast<std::uint32_t>(n);
 }
 

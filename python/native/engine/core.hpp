@@ -153,10 +153,13 @@ class core {
   bool paces_ = false;           ///< Its order looks at readers.
   bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
-  std::int64_t lookahead_ = 0;    ///< Most drafts of a request in a step.
+  std::int64_t lookahead_ = 0;                 ///< Most drafts of a request in a step.
+  std::vector<std::int64_t> drafts_of_batch_;  ///< By the requests in the step before, if that counts: most of them.
+  std::size_t hash_lookahead_ = 0;             ///< Tokens behind a block that its name covers beside its own.
   bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
   nb::object drafts_;             ///< Of the latest step, by id.
   std::int64_t drafted_ = 0;      ///< How many they are.
+  std::int64_t drafts_next_ = 0;  ///< So many the runner makes for each in that step.
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object loads_;
   /// If it tells: names of blocks, and slots of those with their tokens. Ordered, as many requests can share a name and

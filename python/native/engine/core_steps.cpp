@@ -183,6 +183,7 @@ nb::tuple core::hand_out_anew() {
   Py_ssize_t known = 0;
   for (std::size_t i = 0; i != n; ++i) known += i < carried || !is_news(plan_[i]) ? 1 : 0;
   if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
+  drafts_next_ = n < drafts_of_batch_.size() ? drafts_of_batch_[n] : lookahead_;
   drafted_ = 0;
   nb::list fresh;
   nb::object resumed = stolen(PySet_New(nullptr));

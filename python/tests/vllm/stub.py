@@ -97,11 +97,18 @@ def config(
     second: bool = False,
     drafts: int = 0,
     adapters: int = 0,
+    drafter: str = "ngram",
     **scheduler: Any,
 ) -> Any:
     """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
-    `drafts`, `adapters`: most of a request in a step, and at once."""
+    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: who drafts, by vLLM's name."""
     made = copy.copy(_engine_config(caching, policy, drafts, adapters))
+    if drafts and drafter != "ngram":
+        # vLLM would ask for the drafter's weights.
+        made.speculative_config = copy.copy(made.speculative_config)
+        object.__setattr__(made.speculative_config, "method", drafter)
+        if hasattr(made.speculative_config, "disable_lookahead_block_hashes"):
+            object.__setattr__(made.speculative_config, "disable_lookahead_block_hashes", True)  # else `hasher` has others
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
     made.scheduler_config.async_scheduling = False
@@ -193,6 +200,8 @@ class Runner:
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
     places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
+    drafter: str = ""  #: who drafts and keeps KV of its own, in the same blocks; none: nobody who does
+    longest: int = 1024  #: no request is longer
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -205,6 +214,7 @@ class Runner:
         self.guesses: dict[str, list[int]] = {}  #: of each request, the latest
         self.latest: dict[str, list[int]] = {}  #: those of the latest step
         self.kv: list[list[int | None]] = [[None] * block_size for _ in range(self.blocks)]
+        self.drafters_kv: list[list[Any]] = [[None] * block_size for _ in range(self.blocks)]
 
     def run(self, step: Any) -> ModelRunnerOutput:
         gone = step.finished_req_ids | ((step.preempted_req_ids or set()) if self.second else set())
@@ -288,9 +298,12 @@ class Runner:
             self.accepted += len(got) - 1
             state.tokens += got
             outputs.append(got)
+        if self.drafter:
+            self._draft(scheduled, {i: len(drafts.get(i, [])) for i in scheduled}, dict(zip(ids, outputs, strict=True)))
         if self.drafts:
             sampled = [request_id for request_id, got in zip(ids, outputs, strict=True) if got]
-            self.latest = {request_id: self._guess(self.states[request_id]) for request_id in sampled}
+            most = min(self.drafts, step.num_spec_tokens_to_schedule)
+            self.latest = {request_id: self._guess(self.states[request_id], most) for request_id in sampled}
             self.guesses |= self.latest
         return ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
@@ -313,10 +326,36 @@ class Runner:
                     seen[p] = -1
         return seen
 
-    def _guess(self, state: State) -> list[int]:
+    def _draft(self, scheduled: dict[str, int], drafted: dict[str, int], got: dict[str, list[int]]) -> None:
+        """The drafter's pass over the tokens of a step that hold, and where it goes on guessing. EAGLE's layers read of
+        each place the token there and the next one."""
+        ahead = self.drafts + (self.drafter == "dflash")
+        ends = {}
+        for request_id, count in scheduled.items():
+            state = self.states[request_id]
+            # What the model has computed, less the drafts that it has refused.
+            ends[request_id] = end = state.done + count - (drafted[request_id] - max(len(got[request_id]) - 1, 0))
+            for group, mine in enumerate(state.blocks):
+                for p in range(state.done, min(state.done + count + ahead, self.longest)):
+                    assert mine[p // block_size] != 0, "the null block"
+                    kv = self._drafters(state, group, p) if p < end else ("a guess", request_id)
+                    self.drafters_kv[mine[p // block_size]][p % block_size] = kv
+        for request_id, end in ends.items():
+            state = self.states[request_id]
+            for group, window in enumerate(self.windows):
+                first = max(0, end - window) if window > 0 else end - 1 - (end - 1) % -window if window else 0
+                for p in range(first, end):
+                    kv = self.drafters_kv[state.blocks[group][p // block_size]][p % block_size]
+                    assert kv == self._drafters(state, group, p), "the drafter finds other KV than its own"
+
+    def _drafters(self, state: State, group: int, p: int) -> Any:
+        read = 1 if self.drafter == "draft_model" else 2
+        return tuple(state.tokens[p : p + read]), self._tag(state, group)
+
+    def _guess(self, state: State, most: int) -> list[int]:
         """What may come next: as many tokens as an n-gram would find, right up to a wrong one."""
         guess: list[int] = []
-        for _ in range(self.rng.randrange(self.drafts + 1)):
+        for _ in range(self.rng.randrange(most + 1)):
             right = next_token([state.adapter * 1000, *state.tokens, *guess])
             guess.append(right if self.rng.random() < 0.8 else 3 + right % 61)
         return guess
@@ -344,13 +383,14 @@ class Load:
     priorities: bool = False
     tenants: bool = False
     adapters: int = 0
+    beginning: int = 70  #: so many tokens are shared
 
     def adapter_of(self, request_id: str) -> int:
         return int(request_id) * 7 % (self.adapters + 1)
 
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
-        beginnings = [[rng.randrange(3, 64) for _ in range(70)] for _ in range(3)]
+        beginnings = [[rng.randrange(3, 64) for _ in range(self.beginning)] for _ in range(3)]
         made = []
         for i in range(self.count):
             prompt = rng.choice(beginnings) * (rng.random() < 0.7)

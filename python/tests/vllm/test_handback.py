@@ -50,10 +50,21 @@ def with_config(part: str | None, **values: Any) -> Any:
 configurations = {
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
-    "drafts that have KV of their own": (None, {"speculative_config": own(method="eagle", use_eagle=lambda: True)}),
-    "a number of drafts that follows the batch": (
+    "drafts of several modules, which read ahead": (
         None,
-        {"speculative_config": own(method="ngram", num_speculative_tokens_per_batch_size=[(1, 4, 3)])},
+        {
+            "speculative_config": own(
+                method="mtp", use_eagle=lambda: True, use_multi_module_mtp=lambda: True, num_speculative_tokens=3
+            )
+        },
+    ),
+    "a drafter that keeps something else than KV of drafts": (
+        None,
+        {"speculative_config": own(method="extract_hidden_states", uses_draft_kv_cache=lambda: True)},
+    ),
+    "a drafter for whose places a step has no room": (
+        None,
+        {"speculative_config": own(method="draft_model", max_num_new_slots_for_drafting=6)},  # for 24 requests, of 128
     ),
     "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
     "a KV connector but NIXL's, which pulls": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),

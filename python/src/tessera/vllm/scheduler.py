@@ -80,12 +80,13 @@ class Scheduler(Inquiries):
         self.ec_connector = None
 
         self.config = vllm_config.scheduler_config
-        self.budget = budget_of(self.config)
+        self.budget = budget_of(vllm_config)
         self.block_size = block_size
         self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
         self.describer = Describer(options, vllm_config)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
+        self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always so many
         self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
         self.has_adapters = vllm_config.lora_config is not None
 
@@ -285,7 +286,7 @@ class Scheduler(Inquiries):
             finished_req_ids=finished,
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
-            num_spec_tokens_to_schedule=self.lookahead,
+            num_spec_tokens_to_schedule=self.drafts_of_batch[len(counts)] if self.drafts_of_batch else self.lookahead,
             # Of releases before 0.32, for attention that computes a common beginning once: none has one.
             num_common_prefix_blocks=self.no_common_blocks,
         )

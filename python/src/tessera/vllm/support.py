@@ -31,7 +31,6 @@ def _drafts(config: Any) -> bool:
     return _has(config, "speculative_config") is not None
 
 
-_drafts_by_batch = ("speculative_config", "num_speculative_tokens_per_batch_size")
 _async = ("scheduler_config", "async_scheduling")
 _threshold = ("scheduler_config", "long_prefill_token_threshold")
 #: Those whose KV comes and goes between two steps, and is pulled by who wants it.
@@ -39,9 +38,20 @@ _connectors = ("NixlConnector", "NixlPullConnector")
 
 
 def budget_of(config: Any) -> int:
-    """The most tokens in a step, by vLLM's scheduler_config."""
-    least = getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens
-    return min(least, config.max_num_batched_tokens)
+    """The most tokens in a step. A drafter's places come out of the runner's buffers, for as many requests as can be."""
+    limits = config.scheduler_config
+    least = getattr(limits, "max_num_scheduled_tokens", None) or limits.max_num_batched_tokens
+    places = limits.max_num_seqs * api.slots_per_request(config) if _drafts(config) else 0
+    return min(least, limits.max_num_batched_tokens - places)
+
+
+#: Those who draft with KV of their own, by vLLM's names, and need nothing but room for it.
+_drafters = frozenset(("eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark"))
+
+
+def _is_known_drafter(config: Any) -> bool:
+    drafter = config.speculative_config
+    return getattr(drafter, "method", None) in _drafters or not getattr(drafter, "uses_draft_kv_cache", bool)()
 
 
 def whole_prompts(config: Any) -> bool:
@@ -50,7 +60,7 @@ def whole_prompts(config: Any) -> bool:
 
 
 def _is_short(config: Any) -> bool:
-    return budget_of(config.scheduler_config) < config.model_config.max_model_len
+    return budget_of(config) < config.model_config.max_model_len
 
 
 def _connector(config: Any) -> str | None:
@@ -81,8 +91,10 @@ most_groups: int = _vllm.groups
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
-    ("drafts that have KV of their own", lambda c: _drafts(c) and not api.drafts_without_kv(c)),
-    ("a number of drafts that follows the batch", lambda c: _has(c, *_drafts_by_batch)),
+    # vLLM ends no chunk of a prompt so close to its end that such a drafter lacks tokens.
+    ("drafts of several modules, which read ahead", lambda c: api.prompt_ahead(c) > 1),
+    ("a drafter that keeps something else than KV of drafts", lambda c: _drafts(c) and not _is_known_drafter(c)),
+    ("a drafter for whose places a step has no room", lambda c: budget_of(c) < 2),
     (
         f"room for more than {_vllm.adapters} adapters at once",
         lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
@@ -165,6 +177,8 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
             yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
     if _connector(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
         yield "a KV connector with windows or several groups of KV blocks"
+    if tells(config) and api.hash_ahead(config):
+        yield "KV cache events of blocks whose names cover the next token"
     if tells(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
         yield "KV cache events of windows or several groups of KV blocks"
     if whole_prompts(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
