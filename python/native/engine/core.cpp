@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string_view>
 
@@ -69,6 +70,20 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
   settings_.in_chunks.resize(settings_.windows.size());
   for (const auto group : get<std::vector<std::size_t>>(options, "in_chunks")) settings_.in_chunks.at(group) = true;
+  const std::size_t groups = settings_.windows.size();
+  for (const std::int64_t n : get<std::vector<std::int64_t>>(options, "block_sizes")) {
+    settings_.block_sizes.emplace_back(n);
+    if (n < 1) throw nb::value_error("a block is of 1 token at least");
+  }
+  if (settings_.block_sizes.empty()) settings_.block_sizes.assign(groups, settings_.limits.block_size);
+  tables_ = get<std::vector<std::size_t>>(options, "tables");
+  if (tables_.empty()) tables_.assign(groups, 1);
+  zeroed_.resize(tables_.size());
+  for (const auto group : get<std::vector<std::size_t>>(options, "zeroed")) zeroed_.at(group) = zeroes_ = true;
+  if (settings_.block_sizes.size() != groups || std::reduce(tables_.begin(), tables_.end()) != groups ||
+      std::count(tables_.begin(), tables_.end(), 0U) != 0) {
+    throw nb::value_error("each group has a size of its blocks, and a place among the tables");
+  }
   if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
     throw nb::value_error("windows are for prompts in chunks");
   }
@@ -81,6 +96,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     settings_.limits.deadlines = settings_.limits.residents;
   }
   loads_ = nb::list();
+  to_zero_ = nb::none();
   settings_.tells = get<bool>(options, "tells");
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
@@ -119,14 +135,33 @@ core::~core() { close(); }
 /// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
 nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   if (!all && e.new_blocks == 0) return nb::none();
-  const auto groups = static_cast<Py_ssize_t>(settings_.windows.size());
-  nb::object tuple = stolen(PyTuple_New(groups));
-  for (Py_ssize_t g = 0; g != groups; ++g) {
-    const row_of_group row = planner_->row(static_cast<std::size_t>(g), e.row, e.new_blocks);
-    const std::size_t begin = all ? 0 : row.blocks.size() - row.fresh;
-    PyTuple_SET_ITEM(tuple.ptr(), g, ids_from(row, begin).release().ptr());
+  nb::object tuple = stolen(PyTuple_New(static_cast<Py_ssize_t>(tables_.size())));
+  std::size_t g = 0;
+  for (std::size_t t = 0; t != tables_.size(); ++t) {
+    const auto ids_of_next = [&] {
+      const row_of_group row = planner_->row(g++, e.row, e.new_blocks);
+      return ids_from(row, all ? 0 : row.blocks.size() - row.fresh);
+    };
+    nb::object ids = ids_of_next();
+    for (std::size_t more = tables_[t]; more != 1; --more) {
+      ids = stolen(PySequence_InPlaceConcat(ids.ptr(), ids_of_next().ptr()));
+    }
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(t), ids.release().ptr());
   }
   return tuple;
+}
+
+/// Blocks that an entry has not computed before, and nobody else for it: the runner makes them zero.
+void core::note_zeroed(const ts::scheduled<request>& e, bool comes) {
+  if (!zeroes_ || (!comes && e.new_blocks == 0)) return;
+  std::size_t g = 0;
+  for (std::size_t t = 0; t != tables_.size(); g += tables_[t++]) {
+    if (!zeroed_[t]) continue;
+    const row_of_group row = planner_->row(g, e.row, e.new_blocks);
+    const std::size_t found = static_cast<std::size_t>(e.first / settings_.block_sizes[g]);
+    const std::size_t begin = comes ? std::min(found, row.blocks.size()) : row.blocks.size() - row.fresh;
+    to_zero_ = stolen(PySequence_InPlaceConcat(to_zero_.ptr(), ids_from(row, begin).ptr()));
+  }
 }
 
 void core::close() {

@@ -171,7 +171,7 @@ class grouped_planner final : public planner {
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
     limits l{s.limits, {}, s.windows.size()};
-    for (std::size_t g = 0; g != l.used; ++g) l.layers[g] = {s.limits.block_size, s.windows[g], s.in_chunks[g]};
+    for (std::size_t g = 0; g != l.used; ++g) l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g]};
     return l;
   }
   static own_plan own(const plan& p) noexcept {
@@ -186,7 +186,7 @@ class grouped_planner final : public planner {
 
 /// Whether a model's layers are all of one kind, and look at everything.
 [[nodiscard]] inline bool looks_at_all(const settings& s) noexcept {
-  return s.windows.size() == 1 && s.windows[0] == ts::tokens{};
+  return s.windows.size() == 1 && s.windows[0] == ts::tokens{} && s.block_sizes[0] == s.limits.block_size;
 }
 
 template <class Order, class Gate = ts::gate::in_line>

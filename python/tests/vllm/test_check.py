@@ -60,7 +60,10 @@ models = {
         "21 groups of KV blocks instead of 16 at most (SlidingWindowSpec, FullAttentionSpec)",
     ),
     "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "window of 2 tokens"),
-    "states": (Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small), "state-space layers"),
+    "states": (
+        Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small),
+        "prefix caching of states",
+    ),
     "latent": (DeepseekV2Config(num_hidden_layers=2, **small), ""),
     "latent and compressed": (
         DeepseekV2Config(num_hidden_layers=2, compress_ratios=[4, 128], **small),
@@ -130,7 +133,8 @@ def test_a_model_that_would_be_handed_back(capsys: pytest.CaptureFixture[str], t
     config.save_pretrained(tmp_path)
     assert check(tmp_path) == 1
     said = capsys.readouterr().out
-    assert f"Not had: {reason}\n" in said and said.endswith("vLLM's own scheduler would do all of it.\n")
+    assert f"  not had           {reason}\n" in said and "  scheduler         vLLM's own scheduler\n" in said
+    assert said.endswith("vLLM's own scheduler would do all of it.\n")
     # As at start.
     assert check(tmp_path, "--additional-config", '{"tessera": {"fallback": false}}') == 2
 

@@ -129,7 +129,7 @@ memories = {
     "window of which more is kept, or computed again": groups(latent(), latent_window(bounded_replay=True)),
     "blocks of 16 tokens of which 128 are kept as one": groups(latent(tokens_per_state=128)),
     "KV of RSWASpec": groups(RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)),
-    "KV of MambaSpec": groups(latent(), MambaSpec(block_size=16, shapes=((1,),), dtypes=(torch.float32,))),
+    "prefix caching of states": groups(latent(), MambaSpec(block_size=1024, shapes=((1,),), dtypes=(torch.float32,))),
     "KV in the memory of the host": groups(latent(), host_resident=True),
     "0 groups of KV blocks instead of 16 at most": groups(),
     "window of 1 tokens": groups(attention(), chunks(1)),

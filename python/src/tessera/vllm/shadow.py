@@ -81,7 +81,7 @@ class Watcher:
     def __init__(self, scheduler: Any, options: Any, kv_cache_config: Any, block_size: int) -> None:
         self.options = options
         self.config = scheduler.vllm_config.scheduler_config
-        self.budget = budget_of(scheduler.vllm_config)
+        self.budget = budget_of(self.config)
         self.describer = Describer(options, scheduler.vllm_config)
         self.has_adapters = scheduler.vllm_config.lora_config is not None
         self.ghosts: dict[str, _Ghost] = {}
