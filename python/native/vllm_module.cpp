@@ -28,6 +28,7 @@ NB_MODULE(_vllm, m) {
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
       .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of those who have some.")
+      .def("to_zero", &core::to_zero, "Blocks that the runner makes zero before the latest step.")
       .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
            "Drafts for the next step, where they are known before it is planned.")
       .def("load", &core::load, nb::arg("slot"), nb::arg("tokens"), "KV of its first tokens comes from another engine.")

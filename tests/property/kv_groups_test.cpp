@@ -34,9 +34,10 @@ using kv::group;
 std::size_t count(tokens n) { return static_cast<std::size_t>(n.count()); }
 tokens of(std::size_t n) { return tokens{static_cast<std::int64_t>(n)}; }
 
-template <std::size_t Groups, class Store>
+// `Most` of them could be there.
+template <std::size_t Groups, class Store, std::size_t Most = Groups>
 struct world {
-  using groups = kv::groups<Groups, Store>;
+  using groups = kv::groups<Most, Store>;
   using hash = typename groups::hash_type;
 
   struct sequence {
@@ -178,14 +179,17 @@ struct world {
   }
 };
 
-template <std::size_t Groups, class Store = kv::prefix_cache>
+template <std::size_t Groups, class Store = kv::prefix_cache, std::size_t Most = Groups>
 std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
   std::mt19937 random{seed};
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
   constexpr std::size_t longest = 160;
   const std::size_t blocks = 24 + below(100);
-  using world_type = world<Groups, Store>;
-  world_type w{{.blocks = blocks, .rows = 5, .max_length = of(longest), .layers = layers}};
+  using world_type = world<Groups, Store, Most>;
+  typename world_type::groups::limits limits{.blocks = blocks, .rows = 5, .max_length = of(longest), .used = Groups};
+  std::copy(layers.begin(), layers.end(), limits.layers.begin());
+  world_type w{limits};
+  REQUIRE(w.kv.count() == Groups);
   std::deque<typename world_type::sequence> all;
   std::size_t hits = 0;
   std::size_t forks = 0;
@@ -377,12 +381,12 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
 
 constexpr std::uint32_t seeds = tessera_test::is_slow ? 20 : 150;
 
-template <std::size_t Groups, class Store = kv::prefix_cache>
+template <std::size_t Groups, class Store = kv::prefix_cache, std::size_t Most = Groups>
 void many(const std::array<group, Groups>& layers, std::size_t expected_hits) {
   std::size_t hits = 0;
   for (std::uint32_t seed = 0; seed != seeds; ++seed) {
     INFO("seed " << seed);
-    hits += play<Groups, Store>(layers, seed);
+    hits += play<Groups, Store, Most>(layers, seed);
   }
   CHECK(hits > expected_hits * seeds);
 }
@@ -412,4 +416,13 @@ TEST_CASE("groups: three of them") {
   using wide = kv::basic_prefix_cache<kv::lru, kv::nobody_hears, kv::hash128>;
   many<3>({group::full(4_tok), group::sliding(8_tok, 12_tok), group::recurrent(16_tok)}, 1);
   many<3, wide>({group::full(8_tok), group::sliding(4_tok, 7_tok), group::sliding(8_tok, 20_tok)}, 1);
+}
+TEST_CASE("groups: fewer than there could be") {
+  many<1, kv::prefix_cache, 3>({group::full(4_tok)}, 5);
+  many<2, kv::prefix_cache, 5>({group::sliding(4_tok, 10_tok), group::full(4_tok)}, 2);
+  many<2, kv::prefix_cache, 16>({group::sliding(4_tok, 9_tok), group::chunked(8_tok, 20_tok)}, 1);
+}
+TEST_CASE("groups: seven of them") {
+  const group window = group::sliding(4_tok, 10_tok);
+  many<7, kv::prefix_cache, 8>({window, window, window, window, window, window, group::full(4_tok)}, 1);
 }

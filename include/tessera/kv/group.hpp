@@ -37,13 +37,14 @@ struct group {
   /// Whether it keeps a state, which cannot be rewound to an earlier token.
   [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2} && !in_chunks; }
 
-  /// The most blocks that a sequence of `length` tokens needs at once, computed token by token.
-  [[nodiscard]] constexpr std::size_t most_blocks(tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(length, block_size).count());
+  /// The most blocks that a sequence of `slots` slots needs at once, computed token by token. `ahead` of the slots are
+  /// for tokens beyond it.
+  [[nodiscard]] constexpr std::size_t most_blocks(tokens slots, tokens ahead = {}) const noexcept {
+    const auto all = static_cast<std::size_t>(blocks_for(slots, block_size).count());
     if (window == tokens{}) return all;
     // The first attended token lies anywhere in a block; for chunks, at a multiple of this.
     const tokens step{in_chunks ? std::gcd(window.count(), block_size.count()) : 1};
-    const auto most = static_cast<std::size_t>(blocks_for(window + block_size - step, block_size).count());
+    const auto most = static_cast<std::size_t>(blocks_for(window + ahead + block_size - step, block_size).count());
     return all < most ? all : most;
   }
 

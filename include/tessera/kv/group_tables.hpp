@@ -40,7 +40,7 @@ struct group_view {
 
 /// Shows the rows of a batch to an engine with different kinds of layers: for each group its tables, in the form of
 /// `Tables`. A `table_policy` over `groups` instead of one `block_table`.
-/// @tparam Groups number of groups.
+/// @tparam Groups number of groups, at most. The tables of groups that a model lacks are empty.
 /// @tparam Tables a `table_policy` for each group's tables.
 template <std::size_t Groups, table_policy Tables>
 class group_tables {
@@ -83,7 +83,7 @@ class group_tables {
   template <class KV>
   [[nodiscard]] view_type view(KV& kv) noexcept {
     view_type all{};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv.count(); ++g) {
       if (group_[g].first_block.empty()) add_to(g, kv);
       all[g] = {group_[g].tables.view(kv.table(g)), group_[g].first_block, group_[g].new_blocks};
     }

@@ -37,7 +37,7 @@ namespace kv {
 /// Complexity: O(blocks given or taken + Groups), and O(1) for a row that needs no block and gives none back. `match`:
 /// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
 ///
-/// @tparam Groups number of groups.
+/// @tparam Groups number of groups, at most: `limits::used` says how many of them a model has.
 /// @tparam Store  the blocks: a `prefix_store`.
 template <std::size_t Groups, prefix_store Store = prefix_cache>
 class groups {
@@ -60,16 +60,19 @@ class groups {
   struct limits {
     std::size_t blocks = 0;              ///< Blocks of all groups together.
     std::size_t rows = 0;                ///< Requests, including evicted ones that are not closed.
-    tokens max_length{};                 ///< Length of a request. Less than 2^31.
+    tokens max_length{};                 ///< Length of a request, with the slots ahead. Less than 2^31.
     std::array<group, Groups> layers{};  ///< The groups.
+    std::size_t used = Groups;           ///< Number of groups in use, the first of `layers`. At least 1.
     tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
+    tokens slots_ahead{};                ///< A row has room for as many tokens more than it is given, up to
+                                         ///< `max_length`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     storage_layout all;
     all.add_bytes(Store::required_bytes(store_limits(l)));
-    for (const group& g : l.layers) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
+    for (std::size_t g = 0; g != Groups; ++g) all.add_bytes(block_table::required_bytes(table_limits(l, g)));
     all.template add<row_state>(l.rows)
         .add_bytes(fixed_vector<done>::required_bytes(operations * l.rows))
         .template add<bool>(l.blocks);
@@ -85,11 +88,13 @@ class groups {
   [[nodiscard]] Store& store() noexcept { return store_; }
   /// The blocks of all groups, for reading.
   [[nodiscard]] const Store& store() const noexcept { return store_; }
-  /// A group's tables. Requires: `g < Groups`.
+  /// How many groups there are. Each member that takes a group wants one of these.
+  [[nodiscard]] std::size_t count() const noexcept { return Groups == 1 ? 1 : used_; }
+  /// A group's tables. Requires: `g < count()`.
   [[nodiscard]] block_table& table(std::size_t g) noexcept { return table_[g]; }
-  /// A group's tables. Requires: `g < Groups`.
+  /// A group's tables. Requires: `g < count()`.
   [[nodiscard]] const block_table& table(std::size_t g) const noexcept { return table_[g]; }
-  /// A group. Requires: `g < Groups`.
+  /// A group. Requires: `g < count()`.
   [[nodiscard]] const group& of(std::size_t g) const noexcept { return group_[g]; }
   /// Blocks that can be taken now.
   [[nodiscard]] std::size_t free() const noexcept { return store_.free(); }
@@ -98,7 +103,7 @@ class groups {
   /// Blocks that a row has in all groups together. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t held(std::uint32_t row) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += table_[g].size(row) - state_[row].first[g];
+    for (std::size_t g = 0; g != count(); ++g) n += table_[g].size(row) - state_[row].first[g];
     return n;
   }
   /// A group's first block of a row that is still held: earlier entries are unspecified. O(1). Requires: the row is in
@@ -117,7 +122,7 @@ class groups {
   [[nodiscard]] tokens told_room(std::uint32_t row) const noexcept { return state_[row].told_room; }
   /// Records that the engine knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
   void tell(std::uint32_t row) noexcept {
-    for (block_table& t : table_) t.tell(row);
+    for (block_table& t : tables()) t.tell(row);
     state_[row].told_room = state_[row].room;
   }
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
@@ -127,13 +132,13 @@ class groups {
   /// `reserved` tokens as well. O(Groups). Requires: the row is in use.
   [[nodiscard]] std::size_t lacks(std::uint32_t row, tokens length, tokens reserved = {}) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += lacks_in(g, row, length, reserved);
+    for (std::size_t g = 0; g != count(); ++g) n += lacks_in(g, row, length, reserved);
     return n;
   }
   /// Blocks that a sequence of `length` tokens needs at once, at least. A window needs as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
-    for (const group& g : group_) n += g.most_blocks(length);
+    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_);
     return n;
   }
   /// Blocks that a row needs, in addition to those it holds, to become `length` tokens long, if windows give back what
@@ -141,13 +146,13 @@ class groups {
   /// it can.
   [[nodiscard]] std::size_t to_come(std::uint32_t row, tokens length) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
+    for (std::size_t g = 0; g != count(); ++g) n += to_come_in(g, state_[row].first[g], table_[g].size(row), length);
     return n;
   }
   /// The same for a row that has found the first `found` tokens, rounded down to whole blocks. O(Groups).
   [[nodiscard]] std::size_t to_come_behind(tokens found, tokens length) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       n += to_come_in(g, detail::needed_from(group_[g], found), static_cast<std::size_t>(found / group_[g].block_size),
                       length);
     }
@@ -166,11 +171,11 @@ class groups {
     parting = {};
     std::array<detail::known_run, Groups> run{};
     tokens n = most;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       n = min(n, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
     }
     n = whole(max(n, tokens{}));
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       if (group_[g].window != tokens{}) continue;
       const std::span<const hash_type> all = hashes[g].first(static_cast<std::size_t>(n / group_[g].block_size));
       std::size_t known = 0;
@@ -190,7 +195,7 @@ class groups {
     // further down.
     for (bool fits = false; !fits && n != tokens{};) {
       fits = true;
-      for (std::size_t g = 0; g != Groups && n != tokens{}; ++g) {
+      for (std::size_t g = 0; g != count() && n != tokens{}; ++g) {
         const tokens longest = detail::serves(store_, group_[g], g, unit_, hashes[g], n, run[g]);
         if (longest != n) fits = false;
         n = longest;
@@ -211,7 +216,7 @@ class groups {
   [[nodiscard]] std::uint32_t open() noexcept {
     if (journal_.full() || table_[0].free_rows() == 0) return no_index;
     std::uint32_t row = no_index;
-    for (block_table& t : table_) row = t.acquire_row();
+    for (block_table& t : tables()) row = t.acquire_row();
     state_[row] = {};
     look_ahead(row);
     journal_.push_back({done::what::opened, row, {}});
@@ -223,7 +228,7 @@ class groups {
   void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
     TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
     done d{done::what::shared, row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const auto end = static_cast<std::size_t>(n / group_[g].block_size);
       const std::size_t first = detail::needed_from(group_[g], n);
       const std::span<block_id> ids = table_[g].extend(row, end);
@@ -260,7 +265,7 @@ class groups {
     s.parting = state_[parent].parting;
     s.named = state_[parent].named;
     done d{done::what::shared, result.row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
       const std::span<const block_id> theirs = table_[g].row(parent);
       const std::span<block_id> ids = table_[g].extend(result.row, full);
@@ -278,7 +283,7 @@ class groups {
     look_ahead(result.row);
     journal_.push_back(d);
     if (grow(result.row, computed) != status::ok) return roll_back(before), forked{};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       if (computed % group_[g].block_size == tokens{}) continue;
       const auto last = static_cast<std::size_t>(computed / group_[g].block_size);
       result.copies[result.count++] = {table_[g].row(parent)[last], table_[g].row(result.row)[last]};
@@ -298,7 +303,7 @@ class groups {
     if (n == 0) return status::ok;
     if (n > store_.free() || journal_.full()) return status::exhausted;
     done d{done::what::grown, row, {}};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       d.blocks[g] = static_cast<std::uint32_t>(lacks_in(g, row, length, reserved));
       const status taken = store_.allocate(table_[g].extend(row, d.blocks[g]));
       TESSERA_ASSERT(taken == status::ok, "as many were free");
@@ -323,7 +328,7 @@ class groups {
   void roll_back(std::size_t mark) noexcept {
     for (; journal_.size() > mark; journal_.pop_back()) {
       const done& d = journal_.back();
-      for (std::size_t g = Groups; g-- != 0;) {
+      for (std::size_t g = count(); g-- != 0;) {
         const std::span<const block_id> ids = table_[g].row(d.row);
         switch (d.kind) {
           case done::what::opened: static_cast<void>(table_[g].release_row(d.row)); break;
@@ -359,11 +364,11 @@ class groups {
     row_state& s = state_[row];
     std::size_t n = 0;
     s.named = tokens{std::int64_t{1} << 40};
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       s.named = min(s.named, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
     }
     s.named = whole(s.named);
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       auto end = static_cast<std::size_t>(computed / group_[g].block_size);
       if (hashes[g].size() < end) end = hashes[g].size();
       const std::span<const block_id> ids = table_[g].row(row);
@@ -402,7 +407,7 @@ class groups {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "slide within a plan, or an evicted row");
     if (computed < state_[row].slides_at) return 0;
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       std::uint32_t& first = state_[row].first[g];
       if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
       std::size_t end = group_[g].first_needed(computed);
@@ -423,9 +428,9 @@ class groups {
   std::size_t trim(std::uint32_t row, tokens length) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "trim within a plan, or an evicted row");
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const std::span<const block_id> ids = table_[g].row(row);
-      const auto keep = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
+      const auto keep = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
       if (ids.size() <= keep) continue;
       const status released = store_.release(ids.subspan(keep));
@@ -442,7 +447,7 @@ class groups {
   void close(std::uint32_t row) noexcept {
     TESSERA_ASSERT(journal_.empty(), "close within a plan");
     if (!state_[row].evicted) give_back(row);
-    for (block_table& t : table_) static_cast<void>(t.release_row(row));
+    for (block_table& t : tables()) static_cast<void>(t.release_row(row));
   }
 
   /// Forgets all prefixes. Blocks in use stay in use. O(blocks + rows).
@@ -457,14 +462,14 @@ class groups {
   static constexpr std::size_t operations = 6;
 
   struct row_state {
-    counts first{};      // by group, the first block that is still held
-    counts published{};  // blocks that were published, or need not be
     tokens room{};       // tokens that have blocks in all groups
     tokens told_room{};  // the same, or 0 while a block is new
     tokens slides_at{};  // the number of computed tokens at which the next window gives a block back
     tokens parting{};    // the point at which it departed from known prefixes; 0: none
     tokens named{};      // whole blocks of all groups that have hashes
     bool evicted = false;
+    counts first{};      // by group, the first block that is still there
+    counts published{};  // blocks that were published, or need not be
   };
   struct done {
     enum class what : std::uint8_t { opened, shared, grown, evicted } kind;
@@ -477,29 +482,37 @@ class groups {
     s.blocks = l.blocks;
     return s;
   }
-  static constexpr block_table::limits table_limits(const limits& l, const group& g) noexcept {
-    return {.rows = l.rows,
-            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, g.block_size).count()),
-            .block_size = g.block_size};
+  static constexpr block_table::limits table_limits(const limits& l, std::size_t g) noexcept {
+    const tokens block_size = l.layers[g].block_size;
+    return {.rows = g < l.used ? l.rows : 0,
+            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, block_size).count()),
+            .block_size = block_size};
   }
   template <std::size_t... G>
   groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
       : group_{l.layers},
+        used_{l.used},
         max_length_{l.max_length},
         ahead_{l.ahead},
+        slots_ahead_{l.slots_ahead},
         store_{memory, store_limits(l)},
-        table_{{{memory, table_limits(l, l.layers[G])}...}},
+        table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
         journal_{memory, operations * l.rows},
         followed_{memory.take<bool>(l.blocks)} {
-    for (full_ = 0; full_ != Groups && group_[full_].window != tokens{};) ++full_;
+    TESSERA_ASSERT(l.used > 0 && l.used <= Groups, "groups of layers out of range");
+    for (full_ = 0; full_ != count() && group_[full_].window != tokens{};) ++full_;
     std::int64_t unit = 1;
-    for (const group& g : group_) {
+    for (const group& g : layers()) {
       TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
       unit = std::lcm(unit, g.block_size.count());
     }
     unit_ = tokens{unit};
+    if (full_ == count()) full_ = Groups;
   }
+
+  [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
+  [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
 
   /// The number of computed tokens at which a window gives its first block back: it has passed that block, and needs
   /// another at its end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A
@@ -507,36 +520,41 @@ class groups {
   [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
     const tokens passed = of.passes_at(first);
     if (of.is_recurrent()) return passed;
-    return max(passed, of.block_size * blocks_for(passed, of.block_size).count() - ahead_);
+    const tokens full = of.block_size * blocks_for(passed + slots_ahead_, of.block_size).count();
+    return max(passed, full - slots_ahead_ - ahead_);
   }
   /// Updates when a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
     s.room = s.slides_at = tokens{std::int64_t{1} << 40};
     bool told = true;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const group& of = group_[g];
       const std::size_t size = table_[g].size(row);
-      s.room = min(s.room, of.block_size * static_cast<std::int64_t>(size));
+      const tokens has = of.block_size * static_cast<std::int64_t>(size);
+      s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
       told = told && table_[g].told(row) == size;
       if (of.window == tokens{}) continue;
       s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
     }
     s.told_room = told ? s.room : tokens{};
   }
+  [[nodiscard]] tokens slots(tokens length) const noexcept {
+    return min(length + slots_ahead_, max(length, max_length_));
+  }
   [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
   [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
                                      tokens reserved = {}) const noexcept {
     const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;
-    const auto want = static_cast<std::size_t>(blocks_for(n, group_[g].block_size).count());
+    const auto want = static_cast<std::size_t>(blocks_for(slots(n), group_[g].block_size).count());
     const std::size_t has = table_[g].size(row);
     return want > has ? want - has : 0;
   }
   /// Blocks that a row lacks to become `length` tokens long, if its window begins at block `first` and it holds `has`.
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(length, group_[g].block_size).count());
-    const std::size_t most = group_[g].most_blocks(length);
+    const auto all = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
+    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_);
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
@@ -563,7 +581,7 @@ class groups {
     }
   }
   void give_back(std::uint32_t row) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != count(); ++g) {
       const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
       TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
       static_cast<void>(released);
@@ -571,8 +589,10 @@ class groups {
   }
 
   std::array<group, Groups> group_;
+  std::size_t used_;
   tokens max_length_;
   tokens ahead_;
+  tokens slots_ahead_;
   tokens unit_{1};
   Store store_;
   std::array<block_table, Groups> table_;

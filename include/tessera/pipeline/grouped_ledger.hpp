@@ -21,6 +21,10 @@ TESSERA_NAMESPACE_BEGIN
 template <std::size_t Groups>
 struct grouped_limits : scheduler_limits {
   std::array<kv::group, Groups> layers{};  ///< The groups. If none has full attention, set `max_length`.
+  std::size_t used = Groups;               ///< Number of groups in use, the first of `layers`. At least 1.
+
+  /// The groups in use.
+  [[nodiscard]] constexpr std::span<const kv::group> groups() const noexcept { return std::span{layers}.first(used); }
 };
 
 namespace detail {
@@ -58,10 +62,15 @@ class grouped_ledger {
   template <class Tables>
   using shown_by = kv::group_tables<Groups, Tables>;
 
+  /// Slots of a sequence of `length` tokens: its own, and those ahead.
+  [[nodiscard]] static constexpr tokens slots_of(const limits& l, tokens length) noexcept {
+    const tokens all = length + l.slots_ahead;
+    return l.max_length > tokens{} && l.max_length < all ? max(length, l.max_length) : all;
+  }
   /// The longest sequence that fits into all blocks, at most.
   [[nodiscard]] static constexpr tokens longest(const limits& l) noexcept {
     std::int64_t most = max_positions;
-    for (const kv::group& g : l.layers) {
+    for (const kv::group& g : l.groups()) {
       const auto all = g.block_size.count() * static_cast<std::int64_t>(l.blocks);
       if (g.window == tokens{} && all < most) most = all;
     }
@@ -70,7 +79,8 @@ class grouped_ledger {
     while (least < most) {
       const std::int64_t n = least + (most - least + 1) / 2;
       std::size_t blocks = 0;
-      for (const kv::group& g : l.layers) blocks += g.most_blocks(tokens{n});
+      const tokens slots = slots_of(l, tokens{n});
+      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead);
       if (blocks <= l.blocks) {
         least = n;
       } else {
@@ -82,8 +92,9 @@ class grouped_ledger {
   [[nodiscard]] static constexpr std::array<kv::block_table::limits, Groups> table_limits(const limits& l) noexcept {
     std::array<kv::block_table::limits, Groups> all{};
     for (std::size_t g = 0; g != Groups; ++g) {
-      all[g] = {.rows = l.rows(),
-                .blocks_per_row = static_cast<std::size_t>(blocks_for(longest(l), l.layers[g].block_size).count()),
+      all[g] = {.rows = g < l.used ? l.rows() : 0,
+                .blocks_per_row =
+                    static_cast<std::size_t>(blocks_for(slots_of(l, longest(l)), l.layers[g].block_size).count()),
                 .block_size = l.layers[g].block_size};
     }
     return all;
@@ -104,7 +115,7 @@ class grouped_ledger {
         own_{memory, l.rows(), l.blocks},
         copies_{memory, kv_moves<Request>::most_copies(l)},
         journal_{memory, 6 * l.residents} {
-    for (const kv::group& g : l.layers) {
+    for (const kv::group& g : l.groups()) {
       has_states_ = has_states_ || g.is_recurrent();
       step_ = std::gcd(step_, g.block_size.count());
     }
@@ -164,7 +175,7 @@ class grouped_ledger {
   [[nodiscard]] bool names_too_much(const Request& r, tokens length) const noexcept {
     if constexpr (shares) {
       const hash_spans hashes = r.prefix_hashes();
-      for (std::size_t g = 0; g != Groups; ++g) {
+      for (std::size_t g = 0; g != kv_.count(); ++g) {
         if (hashes[g].size() > static_cast<std::size_t>(length / kv_.of(g).block_size)) return true;
       }
     }
@@ -189,7 +200,7 @@ class grouped_ledger {
   /// The number in all groups together.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != Groups; ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
     return static_cast<std::uint32_t>(n);
   }
   [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).told(row) != 0; }
@@ -224,7 +235,7 @@ class grouped_ledger {
       kv_.keep_window(s.row, parting);
       if (n == tokens{}) return {.known = findable_};
       kv_.share(s.row, hashes, n);
-      for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+      for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
       note(reservation::what::shared, r);
       const std::size_t taken = kv_.held(s.row);
       // Whether other requests held them, or equal ones, is not looked up.
@@ -242,13 +253,13 @@ class grouped_ledger {
   void take(Request& r, blocks /*more*/, tokens length, tokens reserved = {}) noexcept {
     const std::uint32_t row = r.state().row;
     std::array<std::size_t, Groups> before{};
-    for (std::size_t g = 0; g != Groups; ++g) before[g] = kv_.table(g).size(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) before[g] = kv_.table(g).size(row);
     const std::size_t mark = kv_.mark();
     const status taken = kv_.grow(row, length, reserved);
     TESSERA_ASSERT(taken == status::ok, "make_free promised the blocks");
     static_cast<void>(taken);
     if (kv_.mark() == mark) return;
-    for (std::size_t g = 0; g != Groups; ++g) own_.taken(row, kv_.table(g).row(row).subspan(before[g]));
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.taken(row, kv_.table(g).row(row).subspan(before[g]));
     note(reservation::what::grown, r);
   }
 
@@ -268,7 +279,7 @@ class grouped_ledger {
   void evict(Request& r, preemption_mode /*mode*/, std::size_t /*kept*/, std::uint32_t plan_id) noexcept {
     state& s = request_access::state(r);
     kv_.evict(s.row);
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(s.row, kv_.blocks_of(g, s.row), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(s.row, kv_.blocks_of(g, s.row), store());
     moves_->victims.push_back({&r, preemption_mode::recompute});
     note(reservation::what::evicted, r);
     s.marked_in = plan_id;
@@ -290,7 +301,7 @@ class grouped_ledger {
           break;
         case reservation::what::shared: {
           std::array<std::span<const kv::block_id>, Groups> ids{};
-          for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, s.row);
+          for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, s.row);
           undo();  // the ids stay in place
           for (const auto& of_group : ids) own_.left(s.row, of_group, store());
           break;
@@ -303,7 +314,7 @@ class grouped_ledger {
         }
         case reservation::what::evicted:
           undo();
-          for (std::size_t g = 0; g != Groups; ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+          for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
           moves_->victims.pop_back();
           set_mark(s, done);
           ++evictions;
@@ -339,7 +350,7 @@ class grouped_ledger {
     const std::uint32_t row = leave_row(r);
     kv_.evict(row);
     kv_.begin();
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, kv_.blocks_of(g, row), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, kv_.blocks_of(g, row), store());
     moves.left_rows.push_back(row);
   }
   [[nodiscard]] static std::uint32_t leave_row(Request& r) noexcept {
@@ -347,7 +358,7 @@ class grouped_ledger {
   }
   void release_row(std::uint32_t row) noexcept {
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, row);
     kv_.close(row);  // the ids stay in place
     for (const auto& of_group : ids) own_.left(row, of_group, store());
   }
@@ -355,10 +366,10 @@ class grouped_ledger {
   blocks trim(Request& r, tokens length) noexcept {
     const std::uint32_t row = r.state().row;
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.table(g).row(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.table(g).row(row);
     const std::size_t n = kv_.trim(row, length);
     if (n == 0) return blocks{};
-    for (std::size_t g = 0; g != Groups; ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
     return counted(n);
   }
 
@@ -390,9 +401,9 @@ class grouped_ledger {
     const std::uint32_t row = r.state().row;
     if (computed < kv_.slides_at(row)) return blocks{};
     std::array<std::span<const kv::block_id>, Groups> ids{};
-    for (std::size_t g = 0; g != Groups; ++g) ids[g] = kv_.blocks_of(g, row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.blocks_of(g, row);
     const std::size_t n = kv_.slide(row, computed);
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       own_.left(row, ids[g].first(ids[g].size() - kv_.blocks_of(g, row).size()), store());
     }
     return counted(n);
@@ -407,7 +418,7 @@ class grouped_ledger {
     }
     kv_.begin();
     request_access::state(child).row = made.row;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       // Shared blocks, and one of its own if the parent's last block is not full.
       for (const kv::block_id& id : kv_.blocks_of(g, made.row)) {
         if (store().references(id) == 1) {
@@ -423,7 +434,7 @@ class grouped_ledger {
   [[nodiscard]] bool awaits_copy(const Request& r) const noexcept { return is_filled_by(r, copies_); }
   [[nodiscard]] bool is_filled_by(const Request& r, std::span<const kv::block_copy> copies) const noexcept {
     if (r.state().row == no_index || copies.empty()) return false;
-    for (std::size_t g = 0; g != Groups; ++g) {
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
       for (const kv::block_id id : kv_.blocks_of(g, r.state().row)) {
         for (const kv::block_copy& c : copies) {
           if (c.to == id) return true;
@@ -465,9 +476,11 @@ class grouped_ledger {
   static constexpr typename groups::limits groups_limits(const limits& l) noexcept {
     return {.blocks = l.blocks,
             .rows = l.rows(),
-            .max_length = longest(l),
+            .max_length = slots_of(l, longest(l)),
             .layers = l.layers,
-            .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1}};
+            .used = l.used,
+            .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1},
+            .slots_ahead = l.slots_ahead};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");
@@ -485,7 +498,7 @@ class grouped_ledger {
   }
   /// For all its blocks.
   void wish_of_all(const Request& r) noexcept {
-    for (std::size_t g = 0; g != Groups; ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
+    for (std::size_t g = 0; g != kv_.count(); ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
   }
 
   groups kv_;

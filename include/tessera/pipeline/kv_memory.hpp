@@ -97,8 +97,10 @@ class kv_memory {
 
   // -- demand ------------------------------------------------------------------------------------------------------
 
-  /// Blocks that a sequence of this length holds.
-  [[nodiscard]] blocks whole(tokens length) const noexcept { return blocks_for(length, block_size_); }
+  /// Blocks that a sequence of this length holds, with those for the slots ahead of it.
+  [[nodiscard]] blocks whole(tokens length) const noexcept {
+    return blocks_for(min(length + slots_ahead_, max(length, most_slots_)), block_size_);
+  }
 
   /// Device blocks in a row that is in use.
   [[nodiscard]] blocks held(std::uint32_t row) const noexcept {
@@ -118,24 +120,26 @@ class kv_memory {
     return to_come(r, max(length, reserved));
   }
 
-  /// Tokens that it has blocks for.
-  [[nodiscard]] tokens room(const Request& r) const noexcept { return block_size_ * held(r).count(); }
+  /// Tokens that it has blocks for, besides the slots ahead.
+  [[nodiscard]] tokens room(const Request& r) const noexcept { return room_in(block_size_ * held(r).count()); }
 
   /// The length that it can reach with `more` blocks, at most `wanted`.
   [[nodiscard]] tokens reach(const Request& r, tokens wanted, blocks more) const noexcept {
-    return min(wanted, block_size_ * (held(r) + more).count());
+    return min(wanted, room_in(block_size_ * (held(r) + more).count()));
   }
 
   /// `room` of rows without new blocks; 0 for others. A function object, so that a loop over many rows looks nothing up
   /// twice.
   [[nodiscard]] auto told_room() const noexcept {
-    return [table = &table_, block_size = block_size_.count()](std::uint32_t row) noexcept {
-      return static_cast<std::int64_t>(table->told_size(row)) * block_size;
+    return [table = &table_, block_size = block_size_.count(), ahead = slots_ahead_.count(),
+            most = most_slots_.count()](std::uint32_t row) noexcept {
+      const std::int64_t slots = static_cast<std::int64_t>(table->told_size(row)) * block_size;
+      return slots < most ? slots - ahead : slots;
     };
   }
 
   /// Blocks with KV that it has, on device or host.
-  [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
+  [[nodiscard]] blocks written(const Request& r) const noexcept { return blocks_for(r.state().computed, block_size_); }
 
   /// Blocks that it found in the prefix cache when it started, an upper bound.
   [[nodiscard]] blocks found(const Request& r) const noexcept {
@@ -343,6 +347,8 @@ class kv_memory {
   }
   kv_memory(arena& memory, const scheduler_limits& l) noexcept
       : block_size_{l.block_size},
+        slots_ahead_{l.slots_ahead},
+        most_slots_{l.most_slots()},
         blocks_{memory, store_limits(l)},
         table_{memory, table_limits(l)},
         host_{memory, host_limits(l)},
@@ -362,6 +368,11 @@ class kv_memory {
 
   [[nodiscard]] std::size_t written_blocks(const state& s) const noexcept {
     return static_cast<std::size_t>(blocks_for(s.computed, block_size_).count());
+  }
+
+  /// Tokens of a sequence with so many slots.
+  [[nodiscard]] tokens room_in(tokens slots) const noexcept {
+    return slots < most_slots_ ? max(slots - slots_ahead_, tokens{}) : slots;
   }
 
   /// Hashes of the blocks that it may take from the cache.
@@ -390,6 +401,8 @@ class kv_memory {
   }
 
   tokens block_size_;
+  tokens slots_ahead_;
+  tokens most_slots_;  ///< Where there are so many, none are needed ahead.
   BlockStore blocks_;
   kv::block_table table_;
   host_type host_;

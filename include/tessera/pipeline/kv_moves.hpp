@@ -19,8 +19,8 @@ struct kv_moves {
   /// Copies of blocks for forks: one per group of layers.
   template <class Limits>
   [[nodiscard]] static constexpr std::size_t most_copies(const Limits& l) noexcept {
-    if constexpr (requires { l.layers; }) {
-      return l.residents * l.layers.size();
+    if constexpr (requires { l.used; }) {
+      return l.residents * l.used;
     } else {
       return l.residents;
     }

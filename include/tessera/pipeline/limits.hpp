@@ -24,17 +24,24 @@ struct scheduler_limits {
                                     ///< runs.
   std::size_t deadlines = 0;  ///< Most deadlines at once: of parked requests, of requests that are to start, and of
                               ///< draining blocks. Draining blocks take one even if they have no deadline.
+  tokens slots_ahead{};  ///< Room for the KV of as many tokens beyond those that a step computes of a request, up to
+                         ///< `max_length`. For a drafter that keeps KV of its own. Drafts come on top.
 
-  /// Most tokens of one sequence that have KV.
-  [[nodiscard]] constexpr tokens longest() const noexcept {
+  /// Most slots of one sequence: for the KV of its tokens, and those ahead.
+  [[nodiscard]] constexpr tokens most_slots() const noexcept {
     const tokens all = block_size * static_cast<std::int64_t>(blocks);
     return max_length > tokens{} ? min(max_length, all) : all;
+  }
+  /// Most tokens of one sequence that have KV.
+  [[nodiscard]] constexpr tokens longest() const noexcept {
+    const tokens most = most_slots();
+    return max_length > tokens{} && most == max_length ? most : max(most - slots_ahead, tokens{});
   }
   /// Rows of the block table. A request that leaves keeps its row until the plans that contain it are settled.
   [[nodiscard]] constexpr std::size_t rows() const noexcept { return (1 + plans_in_flight) * residents; }
   /// Blocks that one sequence can have: the width of a block table row.
   [[nodiscard]] constexpr std::size_t blocks_per_row() const noexcept {
-    return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(longest(), block_size).count()) : 0;
+    return block_size > tokens{} ? static_cast<std::size_t>(blocks_for(most_slots(), block_size).count()) : 0;
   }
 };
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string_view>
 
@@ -55,6 +56,11 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   second_runner_ = get<bool>(options, "second_runner");
   whole_at_end_ = get<bool>(options, "whole_at_end");
   lookahead_ = whole("lookahead");
+  settings_.limits.slots_ahead = ts::tokens{whole("slots_ahead")};
+  const std::int64_t ahead = whole("hash_lookahead");
+  if (settings_.limits.slots_ahead < ts::tokens{} || ahead < 0) throw nb::value_error("slots or hashes ahead are none");
+  hash_lookahead_ = static_cast<std::size_t>(ahead);
+  drafts_of_batch_ = get<std::vector<std::int64_t>>(options, "drafts_of_batch");
   drafts_are_known_ = settings_.limits.plans_in_flight == 1;
   drafts_ = stolen(PyDict_New());
   for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
@@ -64,6 +70,20 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
   settings_.in_chunks.resize(settings_.windows.size());
   for (const auto group : get<std::vector<std::size_t>>(options, "in_chunks")) settings_.in_chunks.at(group) = true;
+  const std::size_t groups = settings_.windows.size();
+  for (const std::int64_t n : get<std::vector<std::int64_t>>(options, "block_sizes")) {
+    settings_.block_sizes.emplace_back(n);
+    if (n < 1) throw nb::value_error("a block is of 1 token at least");
+  }
+  if (settings_.block_sizes.empty()) settings_.block_sizes.assign(groups, settings_.limits.block_size);
+  tables_ = get<std::vector<std::size_t>>(options, "tables");
+  if (tables_.empty()) tables_.assign(groups, 1);
+  zeroed_.resize(tables_.size());
+  for (const auto group : get<std::vector<std::size_t>>(options, "zeroed")) zeroed_.at(group) = zeroes_ = true;
+  if (settings_.block_sizes.size() != groups || std::reduce(tables_.begin(), tables_.end()) != groups ||
+      std::count(tables_.begin(), tables_.end(), 0U) != 0) {
+    throw nb::value_error("each group has a size of its blocks, and a place among the tables");
+  }
   if (!settings_.chunked_prefill && !(settings_.windows.size() == 1 && settings_.windows[0] == ts::tokens{})) {
     throw nb::value_error("windows are for prompts in chunks");
   }
@@ -76,6 +96,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     settings_.limits.deadlines = settings_.limits.residents;
   }
   loads_ = nb::list();
+  to_zero_ = nb::none();
   settings_.tells = get<bool>(options, "tells");
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
@@ -114,14 +135,33 @@ core::~core() { close(); }
 /// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
 nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   if (!all && e.new_blocks == 0) return nb::none();
-  const auto groups = static_cast<Py_ssize_t>(settings_.windows.size());
-  nb::object tuple = stolen(PyTuple_New(groups));
-  for (Py_ssize_t g = 0; g != groups; ++g) {
-    const row_of_group row = planner_->row(static_cast<std::size_t>(g), e.row, e.new_blocks);
-    const std::size_t begin = all ? 0 : row.blocks.size() - row.fresh;
-    PyTuple_SET_ITEM(tuple.ptr(), g, ids_from(row, begin).release().ptr());
+  nb::object tuple = stolen(PyTuple_New(static_cast<Py_ssize_t>(tables_.size())));
+  std::size_t g = 0;
+  for (std::size_t t = 0; t != tables_.size(); ++t) {
+    const auto ids_of_next = [&] {
+      const row_of_group row = planner_->row(g++, e.row, e.new_blocks);
+      return ids_from(row, all ? 0 : row.blocks.size() - row.fresh);
+    };
+    nb::object ids = ids_of_next();
+    for (std::size_t more = tables_[t]; more != 1; --more) {
+      ids = stolen(PySequence_InPlaceConcat(ids.ptr(), ids_of_next().ptr()));
+    }
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(t), ids.release().ptr());
   }
   return tuple;
+}
+
+/// Blocks that an entry has not computed before, and nobody else for it: the runner makes them zero.
+void core::note_zeroed(const ts::scheduled<request>& e, bool comes) {
+  if (!zeroes_ || (!comes && e.new_blocks == 0)) return;
+  std::size_t g = 0;
+  for (std::size_t t = 0; t != tables_.size(); g += tables_[t++]) {
+    if (!zeroed_[t]) continue;
+    const row_of_group row = planner_->row(g, e.row, e.new_blocks);
+    const std::size_t found = static_cast<std::size_t>(e.first / settings_.block_sizes[g]);
+    const std::size_t begin = comes ? std::min(found, row.blocks.size()) : row.blocks.size() - row.fresh;
+    to_zero_ = stolen(PySequence_InPlaceConcat(to_zero_.ptr(), ids_from(row, begin).ptr()));
+  }
 }
 
 void core::close() {
@@ -220,18 +260,18 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.loading = false;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
-  const auto block_size = static_cast<std::size_t>(settings_.limits.block_size.count());
   r.recent.clear();
   if (r.hashes_tokens) {
     const auto salt = get<std::uint64_t>(description, "salt");
     r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
+    const std::size_t named = static_cast<std::size_t>(settings_.limits.block_size.count()) + hash_lookahead_;
     for (std::int64_t i = 0; i != prompt; ++i) {
       r.recent.push_back(static_cast<std::int32_t>(value_of(PyList_GET_ITEM(everything.ptr(), i))));
-      if (r.recent.size() != block_size) continue;
+      if (r.recent.size() != named) continue;
       close_block(r);
-      r.recent.clear();
+      r.recent.erase(r.recent.begin(), r.recent.end() - static_cast<std::ptrdiff_t>(hash_lookahead_));
     }
-    r.till_full = static_cast<std::uint32_t>(block_size - r.recent.size());
+    r.till_full = static_cast<std::uint32_t>(named - r.recent.size());
   }
   if (ranks_prefills_) r.score = static_cast<float>((r.prompt - planner_->cached(r)).count());
   r.written = static_cast<std::uint32_t>(r.recent.size());
@@ -404,12 +444,16 @@ void core::sweep() {
   });
 }
 
-/// The latest tokens fill a block: its name in the prefix cache.
+/// The latest tokens fill a block, and say what its name covers beside: its name in the prefix cache. KV of a drafter
+/// that reads the token behind its own depends on the first token behind the block, too: who goes on with another one
+/// must not find it.
 void core::close_block(request& r) {
   const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
-  r.chain = ts::kv::hash_block(r.chain, std::span{r.recent}.last(n));
-  r.hashes.push_back(r.chain);
-  if (settings_.tells) filled_by_.emplace(r.chain, r.slot);
+  const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
+  r.chain = ts::kv::hash_block(r.chain, latest.first(n));
+  const std::uint64_t name = hash_lookahead_ == 0 ? r.chain : ts::kv::hash_block(r.chain, latest.last(hash_lookahead_));
+  r.hashes.push_back(name);
+  if (settings_.tells) filled_by_.emplace(name, r.slot);
   r.till_full = static_cast<std::uint32_t>(n);
 }
 

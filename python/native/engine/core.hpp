@@ -76,6 +76,9 @@ class core {
   /// Those of them that have not ended.
   [[nodiscard]] std::size_t coming() const noexcept { return loading_ - unwanted_; }
 
+  /// Blocks that the runner makes zero before the latest step.
+  [[nodiscard]] nb::object to_zero() const { return to_zero_; }
+
   /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
   /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
   /// each `update`, while who has filled a block is known.
@@ -139,6 +142,7 @@ class core {
   void settle_oldest(double now);
   void settle_empty(double now);
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
+  void note_zeroed(const ts::scheduled<request>& e, bool comes);
   void forget_drafts(request& r) noexcept;
   void hand_out_drafts(request& r, const ts::scheduled<request>& e);
   static PyObject* answer_of(request& r, const ts::scheduled<request>& e, nb::handle index_of, nb::handle req_ids,
@@ -153,12 +157,19 @@ class core {
   bool paces_ = false;           ///< Its order looks at readers.
   bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
-  std::int64_t lookahead_ = 0;    ///< Most drafts of a request in a step.
+  std::int64_t lookahead_ = 0;                 ///< Most drafts of a request in a step.
+  std::vector<std::int64_t> drafts_of_batch_;  ///< By the requests in the step before, if that counts: most of them.
+  std::size_t hash_lookahead_ = 0;             ///< Tokens behind a block that its name covers beside its own.
   bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
   nb::object drafts_;             ///< Of the latest step, by id.
   std::int64_t drafted_ = 0;      ///< How many they are.
+  std::int64_t drafts_next_ = 0;  ///< So many the runner makes for each in that step.
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object loads_;
+  std::vector<std::size_t> tables_;  ///< Of each of the engine's groups, how many groups here make its table.
+  std::vector<bool> zeroed_;         ///< Of each of these, whether its new blocks must be zero,
+  bool zeroes_ = false;              ///< and whether those of any must.
+  nb::object to_zero_;               ///< Those of the latest step.
   /// If it tells: names of blocks, and slots of those with their tokens. Ordered, as many requests can share a name and
   /// each must be found among them.
   std::set<std::pair<std::uint64_t, std::uint32_t>> filled_by_;

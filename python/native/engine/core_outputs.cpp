@@ -29,7 +29,7 @@ void core::hand_out_drafts(request& r, const ts::scheduled<request>& e) {
   }
   forget_drafts(r);
   // The runner drafts for all who sample.
-  if (!drafts_are_known_ && e.samples) r.drafts = ts::tokens{lookahead_};
+  if (!drafts_are_known_ && e.samples) r.drafts = ts::tokens{drafts_next_};
 }
 
 void core::take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses) {

@@ -47,6 +47,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (settings_.transfers) note_loads();
   open_ = true;
   ++step_;
+  if (zeroes_) to_zero_ = nb::list();
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
   if (plan_.empty() && in_flight_.size() == 1) {
     // Were it so, nobody would ever run again: say it instead of going round in circles.
@@ -109,6 +110,7 @@ nb::tuple core::hand_out_same() {
     const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
     request& r = *e.request;
     PyList_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
+    note_zeroed(e, false);
     PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
     PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
     r.last_step = step_;
@@ -183,6 +185,7 @@ nb::tuple core::hand_out_anew() {
   Py_ssize_t known = 0;
   for (std::size_t i = 0; i != n; ++i) known += i < carried || !is_news(plan_[i]) ? 1 : 0;
   if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
+  drafts_next_ = n < drafts_of_batch_.size() ? drafts_of_batch_[n] : lookahead_;
   drafted_ = 0;
   nb::list fresh;
   nb::object resumed = stolen(PySet_New(nullptr));
@@ -207,6 +210,7 @@ nb::tuple core::hand_out_anew() {
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
     // Whose KV has arrived goes on, and the runner has not heard of it.
     const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
+    note_zeroed(e, comes);
     if (comes) {
       set(r.object, names().status, words_.status_running);
       r.has_news = true;

@@ -69,16 +69,17 @@ struct settings {
   std::int64_t prompt_cost = 1;
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
-  std::vector<ts::tokens> windows;  ///< Of each group of layers what its tokens look at; 0: all.
-  std::vector<bool> in_chunks;      ///< Of each, whether its windows begin anew at multiples of their length.
-  std::size_t adapters = 0;         ///< Most adapters of those who hold blocks; 0: nobody wants one.
-  std::size_t batch = 0;            ///< Most requests in a step.
-  bool tells = false;               ///< Of what its prefix cache learns and forgets.
-  bool transfers = false;           ///< KV comes from other engines and goes to them.
+  std::vector<ts::tokens> windows;      ///< Of each group of layers what its tokens look at; 0: all.
+  std::vector<bool> in_chunks;          ///< Of each, whether its windows begin anew at multiples of their length.
+  std::vector<ts::tokens> block_sizes;  ///< Of each, tokens in a block. One of the longest request holds its state.
+  std::size_t adapters = 0;             ///< Most adapters of those who hold blocks; 0: nobody wants one.
+  std::size_t batch = 0;                ///< Most requests in a step.
+  bool tells = false;                   ///< Of what its prefix cache learns and forgets.
+  bool transfers = false;               ///< KV comes from other engines and goes to them.
 };
 
-/// Most groups of layers that a model can have here.
-inline constexpr std::size_t most_groups = 2;
+/// Most groups of layers that a model can have here. The layers of Gemma 3 make 7 of them, those of Bamba 11.
+inline constexpr std::size_t most_groups = 16;
 
 /// A request's blocks in one group.
 struct row_of_group {

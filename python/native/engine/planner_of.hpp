@@ -111,10 +111,11 @@ class planner_of final : public planner {
   ts::tokens block_size_;
 };
 
-/// The same for a model of several groups of layers, or whose layers look at a window.
-template <class Order, std::size_t Groups, class Gate>
+/// The same for a model of several groups of layers, or whose layers look at a window. One for every number of groups:
+/// each more would be compiled for each order.
+template <class Order, class Gate>
 class grouped_planner final : public planner {
-  using store = ts::kv::groups<Groups>;
+  using store = ts::kv::groups<most_groups>;
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, store,
                                             tables_in_place, Gate, ts::draft::per_request>;
   using own_plan = typename scheduler::plan_type;
@@ -162,15 +163,15 @@ class grouped_planner final : public planner {
             .fresh = fresh == 0 ? 0 : table.size(row) - table.told(row)};
   }
   ts::tokens longest() const override {
-    return ts::detail::grouped_ledger<request, Groups, ts::kv::prefix_cache>::longest(scheduler_.size_limits());
+    return ts::detail::grouped_ledger<request, most_groups, ts::kv::prefix_cache>::longest(scheduler_.size_limits());
   }
   ts::blocks held() const override { return scheduler_.device_blocks_held(); }
 
  private:
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
-    limits l{s.limits, {}};
-    for (std::size_t g = 0; g != Groups; ++g) l.layers[g] = {s.limits.block_size, s.windows[g], s.in_chunks[g]};
+    limits l{s.limits, {}, s.windows.size()};
+    for (std::size_t g = 0; g != l.used; ++g) l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g]};
     return l;
   }
   static own_plan own(const plan& p) noexcept {
@@ -183,16 +184,9 @@ class grouped_planner final : public planner {
   scheduler scheduler_;
 };
 
-template <class Order, class Gate>
-[[nodiscard]] std::unique_ptr<planner> grouped_planner_for(const settings& s, const Order& order, const Gate& gate) {
-  static_assert(most_groups == 2);
-  if (s.windows.size() == 1) return std::make_unique<grouped_planner<Order, 1, Gate>>(s, order, gate);
-  return std::make_unique<grouped_planner<Order, 2, Gate>>(s, order, gate);
-}
-
 /// Whether a model's layers are all of one kind, and look at everything.
 [[nodiscard]] inline bool looks_at_all(const settings& s) noexcept {
-  return s.windows.size() == 1 && s.windows[0] == ts::tokens{};
+  return s.windows.size() == 1 && s.windows[0] == ts::tokens{} && s.block_sizes[0] == s.limits.block_size;
 }
 
 template <class Order, class Gate = ts::gate::in_line>
@@ -202,12 +196,12 @@ template <class Order, class Gate = ts::gate::in_line>
     using slots = ts::gate::basic_adapter_slots<most_adapters>;
     const slots adapters{.slots = s.adapters == 0 ? 1 : s.adapters};
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
-      if (!looks_at_all(s)) return grouped_planner_for(s, order, adapters);
+      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, slots>>(s, order, adapters);
       return std::make_unique<planner_of<Order, telling_cache, slots>>(s, order, adapters);
     } else {
       using both = ts::gate::all<slots, Gate>;
       const both gates{.gates = {adapters, gate}};
-      if (!looks_at_all(s)) return grouped_planner_for(s, order, gates);
+      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, both>>(s, order, gates);
       return std::make_unique<planner_of<Order, telling_cache, both>>(s, order, gates);
     }
   }

@@ -8,6 +8,7 @@ attention would read there: a block that is lost, shared wrongly or overwritten 
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from vllm.v1.kv_cache_interface import (  # noqa: E402
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
+    MambaSpec,
     MLAAttentionSpec,
     SlidingWindowMLASpec,
     SlidingWindowSpec,
@@ -45,6 +47,9 @@ import tessera.vllm.scheduler  # noqa: E402
 from tessera.vllm import Scheduler  # noqa: E402
 
 block_size = 16
+longest = 1024
+#: In place of what a group's layers look at: they keep a state of a request.
+a_state = longest + 1
 
 
 class StepClock:
@@ -81,7 +86,7 @@ def _engine_config(caching: bool, policy: str, drafts: int, adapters: int) -> An
         model=model.folder(),
         skip_tokenizer_init=True,
         dtype="float32",
-        max_model_len=1024,
+        max_model_len=longest,
         max_num_seqs=24,
         max_num_batched_tokens=128,
         enable_prefix_caching=caching,
@@ -97,11 +102,18 @@ def config(
     second: bool = False,
     drafts: int = 0,
     adapters: int = 0,
+    drafter: str = "ngram",
     **scheduler: Any,
 ) -> Any:
     """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
-    `drafts`, `adapters`: most of a request in a step, and at once."""
+    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: who drafts, by vLLM's name."""
     made = copy.copy(_engine_config(caching, policy, drafts, adapters))
+    if drafts and drafter != "ngram":
+        # vLLM would ask for the drafter's weights.
+        made.speculative_config = copy.copy(made.speculative_config)
+        object.__setattr__(made.speculative_config, "method", drafter)
+        if hasattr(made.speculative_config, "disable_lookahead_block_hashes"):
+            object.__setattr__(made.speculative_config, "disable_lookahead_block_hashes", True)  # else `hasher` has others
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
     made.scheduler_config.async_scheduling = False
@@ -116,14 +128,17 @@ def config(
     return made
 
 
-def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many. `latent`: by
-    latent attention."""
+def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
+    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`: at a
+    state, which can come to be after each of so many drafts. `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
     specs: list[Any] = []
     for w in windows:
-        if w < 0:
+        if w == a_state:
+            shapes, dtypes = ((1,),), (torch.float32,)
+            specs.append(MambaSpec(block_size=longest, shapes=shapes, dtypes=dtypes, num_speculative_blocks=drafts))
+        elif w < 0:
             specs.append(ChunkedLocalAttentionSpec(attention_chunk_size=-w, **shape))
         else:
             specs.append(of_window(sliding_window=w, **shape) if w else of_all(**shape))
@@ -135,12 +150,14 @@ def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
     made.cache_config.num_gpu_blocks = blocks
     made.cache_config.block_size = block_size
     kv = rest.pop("kv", None) or memory(blocks)
+    # As vLLM's engine core: it schedules by what is whole blocks of all groups.
+    by = math.lcm(*(group.kv_cache_spec.block_size for group in kv.kv_cache_groups))
     return cls(
         vllm_config=made,
         kv_cache_config=kv,
         structured_output_manager=StructuredOutputManager(made),
-        block_size=block_size,
-        hash_block_size=block_size,
+        block_size=by,
+        hash_block_size=by,
         **rest,
     )
 
@@ -180,6 +197,7 @@ class State:
     blocks: list[list[int]]  #: of each group
     done: int
     adapter: int = 0
+    at: int = 0  #: which of a state's blocks has the present one
 
 
 @dataclass
@@ -193,6 +211,8 @@ class Runner:
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
     places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
+    drafter: str = ""  #: who drafts and keeps KV of its own, in the same blocks; none: nobody who does
+    zeroes: bool = False  #: new blocks of groups without a state must be made zero
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -202,15 +222,22 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.blocks)
+        self.stale = 0  #: so often a drafter has found other KV than its own
         self.guesses: dict[str, list[int]] = {}  #: of each request, the latest
         self.latest: dict[str, list[int]] = {}  #: those of the latest step
         self.kv: list[list[int | None]] = [[None] * block_size for _ in range(self.blocks)]
+        self.drafters_kv: list[list[Any]] = [[None] * block_size for _ in range(self.blocks)]
 
     def run(self, step: Any) -> ModelRunnerOutput:
         gone = step.finished_req_ids | ((step.preempted_req_ids or set()) if self.second else set())
         for request_id in gone:
             self.states.pop(request_id, None)
+        zeroed = set(step.new_block_ids_to_zero or ())
+        assert self.zeroes or not zeroed
+        for block in zeroed:
+            self.kv[block] = [None] * block_size
         for new in step.scheduled_new_reqs:
+            self._must_be_zero(zeroed, new.block_ids, new.num_computed_tokens // block_size)
             tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
             assert self.second or new.req_id not in self.states, "a request is introduced twice"
             self.states[new.req_id] = State(
@@ -228,9 +255,12 @@ class Runner:
             state = self.states[request_id]
             if request_id in cached.resumed_req_ids:
                 assert not self.second and request_id in cached.all_token_ids
+                self._must_be_zero(zeroed, blocks, done // block_size)
+                state.at = 0
                 state.blocks = [list(ids) for ids in blocks]
                 self.resumed += 1
             elif blocks is not None:
+                self._must_be_zero(zeroed, blocks, 0)
                 for mine, fresh in zip(state.blocks, blocks, strict=True):
                     mine += fresh
             if not self.second and request_id not in self.batch:
@@ -259,6 +289,9 @@ class Runner:
             assert count > 0 and state.done + count - len(given.get(request_id, ())) <= len(state.tokens)
             tokens = state.tokens + drafts.get(request_id, [])
             for group, mine in enumerate(state.blocks):
+                if self._keeps_state(group):
+                    self._advance(state, mine, tokens, count, len(drafts.get(request_id, ())))
+                    continue
                 for position in range(state.done, state.done + count):
                     block = mine[position // block_size]
                     assert block != 0, "the null block"
@@ -286,15 +319,34 @@ class Runner:
                     break
             self.tried += len(mine)
             self.accepted += len(got) - 1
+            state.at = len(got) - 1
             state.tokens += got
             outputs.append(got)
+        if self.drafter:
+            self._draft(scheduled, {i: len(drafts.get(i, [])) for i in scheduled}, dict(zip(ids, outputs, strict=True)))
         if self.drafts:
             sampled = [request_id for request_id, got in zip(ids, outputs, strict=True) if got]
-            self.latest = {request_id: self._guess(self.states[request_id]) for request_id in sampled}
+            most = min(self.drafts, step.num_spec_tokens_to_schedule)
+            self.latest = {request_id: self._guess(self.states[request_id], most) for request_id in sampled}
             self.guesses |= self.latest
         return ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
         )
+
+    def _must_be_zero(self, zeroed: set[int], blocks: Any, first: int) -> None:
+        for group, mine in enumerate(blocks):
+            assert not self.zeroes or self._keeps_state(group) or zeroed.issuperset(set(mine[first:]) - {0})
+
+    def _keeps_state(self, group: int) -> bool:
+        return self.windows[group] == a_state
+
+    def _advance(self, state: State, mine: list[int], tokens: list[int], count: int, drafts: int) -> None:
+        """A state becomes that after `count` tokens; after each of the drafts in a block of its own."""
+        known = (tuple(tokens[: state.done]), state.adapter) if state.done else None
+        assert not state.done or self.kv[mine[state.at]][0] == known, "another state"
+        for i in range(drafts + 1):
+            end = state.done + count - drafts + i
+            self.kv[mine[i]][0] = (tuple(tokens[:end]), state.adapter)
 
     def _tag(self, state: State, group: int) -> int:
         return 1000 * state.adapter + 100_000 * group
@@ -304,6 +356,8 @@ class Runner:
         A window is that of the first token that the step has computed."""
         seen = list(tokens)
         for group, window in enumerate(self.windows):
+            if self._keeps_state(group):
+                continue
             first = max(0, state.done - window + 1) if window else 0
             if window < 0:
                 first = state.done - state.done % -window
@@ -313,10 +367,40 @@ class Runner:
                     seen[p] = -1
         return seen
 
-    def _guess(self, state: State) -> list[int]:
+    def _draft(self, scheduled: dict[str, int], drafted: dict[str, int], got: dict[str, list[int]]) -> None:
+        """The drafter's pass over the tokens of a step that hold, and where it goes on guessing. EAGLE's layers read of
+        each place the token there and the next one."""
+        ahead = self.drafts + (self.drafter == "dflash")
+        ends = {}
+        for request_id, count in scheduled.items():
+            state = self.states[request_id]
+            # What the model has computed, less the drafts that it has refused.
+            ends[request_id] = end = state.done + count - (drafted[request_id] - max(len(got[request_id]) - 1, 0))
+            for group, mine in enumerate(state.blocks):
+                if self._keeps_state(group):
+                    continue
+                for p in range(state.done, min(state.done + count + ahead, longest)):
+                    assert mine[p // block_size] != 0, "the null block"
+                    kv = self._drafters(state, group, p) if p < end else ("a guess", request_id)
+                    self.drafters_kv[mine[p // block_size]][p % block_size] = kv
+        for request_id, end in ends.items():
+            state = self.states[request_id]
+            for group, window in enumerate(self.windows):
+                if self._keeps_state(group):
+                    continue
+                first = max(0, end - window) if window > 0 else end - 1 - (end - 1) % -window if window else 0
+                for p in range(first, end):
+                    kv = self.drafters_kv[state.blocks[group][p // block_size]][p % block_size]
+                    self.stale += kv != self._drafters(state, group, p)
+
+    def _drafters(self, state: State, group: int, p: int) -> Any:
+        read = 1 if self.drafter == "draft_model" else 2
+        return tuple(state.tokens[p : p + read]), self._tag(state, group)
+
+    def _guess(self, state: State, most: int) -> list[int]:
         """What may come next: as many tokens as an n-gram would find, right up to a wrong one."""
         guess: list[int] = []
-        for _ in range(self.rng.randrange(self.drafts + 1)):
+        for _ in range(self.rng.randrange(most + 1)):
             right = next_token([state.adapter * 1000, *state.tokens, *guess])
             guess.append(right if self.rng.random() < 0.8 else 3 + right % 61)
         return guess
@@ -344,13 +428,14 @@ class Load:
     priorities: bool = False
     tenants: bool = False
     adapters: int = 0
+    beginning: int = 70  #: so many tokens are shared
 
     def adapter_of(self, request_id: str) -> int:
         return int(request_id) * 7 % (self.adapters + 1)
 
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
-        beginnings = [[rng.randrange(3, 64) for _ in range(70)] for _ in range(3)]
+        beginnings = [[rng.randrange(3, 64) for _ in range(self.beginning)] for _ in range(3)]
         made = []
         for i in range(self.count):
             prompt = rng.choice(beginnings) * (rng.random() < 0.7)

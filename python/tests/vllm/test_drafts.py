@@ -121,9 +121,9 @@ def stepped(s: Any, runner: stub.Runner) -> tuple[Any, list[Any]]:
 class Knowing(stub.Runner):
     """All of its drafts hold."""
 
-    def _guess(self, state: stub.State) -> list[int]:
+    def _guess(self, state: stub.State, most: int) -> list[int]:
         guess: list[int] = []
-        while len(guess) < self.drafts:
+        while len(guess) < most:
             guess.append(stub.next_token([0, *state.tokens, *guess]))
         return guess
 

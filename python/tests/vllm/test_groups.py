@@ -18,6 +18,8 @@ kinds = {
     "chunks and all": (-48, 0),
     "chunks": (-32,),
     "chunks across blocks": (-40, 0),  # two can have a part of a block
+    "five windows and all": (40, 40, 40, 40, 40, 0),  # Gemma 3 of 12B
+    "chunks and all, four groups": (-48, -48, -48, 0),  # Llama 4
 }
 
 

@@ -50,10 +50,21 @@ def with_config(part: str | None, **values: Any) -> Any:
 configurations = {
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
-    "drafts that have KV of their own": (None, {"speculative_config": own(method="eagle", use_eagle=lambda: True)}),
-    "a number of drafts that follows the batch": (
+    "drafts of several modules, which read ahead": (
         None,
-        {"speculative_config": own(method="ngram", num_speculative_tokens_per_batch_size=[(1, 4, 3)])},
+        {
+            "speculative_config": own(
+                method="mtp", use_eagle=lambda: True, use_multi_module_mtp=lambda: True, num_speculative_tokens=3
+            )
+        },
+    ),
+    "a drafter that keeps something else than KV of drafts": (
+        None,
+        {"speculative_config": own(method="extract_hidden_states", uses_draft_kv_cache=lambda: True)},
+    ),
+    "a drafter for whose places a step has no room": (
+        None,
+        {"speculative_config": own(method="draft_model", max_num_new_slots_for_drafting=6)},  # for 24 requests, of 128
     ),
     "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
     "a KV connector but NIXL's, which pulls": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),
@@ -108,19 +119,19 @@ def groups(*specs: Any, **of_each: Any) -> KVCacheConfig:
 
 
 memories = {
-    "3 groups of KV blocks instead of 2 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
-        attention(), window(), window()
+    "17 groups of KV blocks instead of 16 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
+        attention(), *[window()] * 16
     ),
     # DeepSeek-V4: latents of 4 and of 128 tokens, a window, and what is being compressed.
-    "3 groups of KV blocks instead of 2 at most (MLAAttentionSpec, SlidingWindowMLASpec)": groups(
+    "blocks of 256 tokens that are scheduled by 16": groups(
         latent(block_size=256, tokens_per_state=4), latent_window(), latent_window(sliding_window=8)
     ),
     "window of which more is kept, or computed again": groups(latent(), latent_window(bounded_replay=True)),
     "blocks of 16 tokens of which 128 are kept as one": groups(latent(tokens_per_state=128)),
     "KV of RSWASpec": groups(RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)),
-    "KV of MambaSpec": groups(latent(), MambaSpec(block_size=16, shapes=((1,),), dtypes=(torch.float32,))),
+    "prefix caching of states": groups(latent(), MambaSpec(block_size=1024, shapes=((1,),), dtypes=(torch.float32,))),
     "KV in the memory of the host": groups(latent(), host_resident=True),
-    "0 groups of KV blocks instead of 2 at most": groups(),
+    "0 groups of KV blocks instead of 16 at most": groups(),
     "window of 1 tokens": groups(attention(), chunks(1)),
     "window of 2 tokens": groups(window(sliding_window=2)),
     "window of which more is kept": groups(window(extra_retained_tokens=3)),

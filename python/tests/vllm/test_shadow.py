@@ -117,9 +117,9 @@ def test_memory_that_is_not_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow.logger, "warning", lambda text, *a: warnings.append(text % a))
     monkeypatch.setattr(shadow.api, "OwnScheduler", lambda *a, **k: "own")
     config = stub.config(tessera={"shadow": True})
-    assert stub.Scheduler(config, groups(attention(), window(), window()), None, 16) == "own"
+    assert stub.Scheduler(config, groups(attention(), *[window()] * 16), None, 16) == "own"
     (warning,) = warnings
-    assert warning.startswith("tessera has no 3 groups of KV blocks instead of 2 at most (FullAttentionSpec, ")
+    assert warning.startswith("tessera has no 17 groups of KV blocks instead of 16 at most (FullAttentionSpec, ")
     assert warning.endswith("): it watches nothing")
 
 

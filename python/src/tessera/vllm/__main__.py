@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import tessera
 from tessera.vllm.options import OptionsError, parameters, takes
@@ -27,13 +29,37 @@ def _say_policies() -> None:
 
 
 def _say_support() -> None:
-    from tessera.vllm.support import _questions
+    from tessera.vllm.support import _questions, most_groups
 
     print("Done by vLLM's own scheduler, with a warning:")
     for reason, _ in _questions:
         print(f"  {reason}")
-    print("  more than two groups of KV blocks, or blocks of several sizes; state-space layers; latent attention that")
-    print("  is compressed; prompts in one piece with windows")
+    print(f"  more than {most_groups} groups of KV blocks, or blocks of several sizes; state-space layers; latent")
+    print("  attention that is compressed; prompts in one piece with windows")
+
+
+def _asked(config: Any) -> Iterator[tuple[str, str]]:
+    """What a configuration asks a scheduler for, for the table."""
+    from tessera.vllm import _api as api
+    from tessera.vllm.support import budget_of
+
+    limits, cache = config.scheduler_config, config.cache_config
+    drafter = getattr(config.speculative_config, "method", None)
+    connector = getattr(config.kv_transfer_config, "kv_connector", None)
+    yield "requests at once", str(limits.max_num_seqs)
+    yield "tokens of a step", str(budget_of(limits))
+    yield "prompts", "in chunks" if limits.enable_chunked_prefill else "in one piece"
+    yield "prefix caching", "on" if cache.enable_prefix_caching else "off"
+    yield "steps in flight", "2" if limits.async_scheduling else "1"
+    yield "drafts", f"{api.most_drafts(config)} by {drafter}" if drafter else "none"
+    yield "adapters", str(config.lora_config.max_loras) if config.lora_config is not None else "none"
+    yield "KV connector", connector or "none"
+
+
+def _say_table(rows: list[tuple[str, str]]) -> None:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"  {name:{width}}  {value}")
 
 
 def _check(arguments: list[str]) -> int:
@@ -55,7 +81,7 @@ def _check(arguments: list[str]) -> int:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     from tessera.vllm.scheduler import Scheduler, options_of
-    from tessera.vllm.support import why_not_config, why_not_model, why_not_shadow
+    from tessera.vllm.support import most_groups, why_not_config, why_not_model, why_not_shadow
 
     parser = api.server_parser(FlexibleArgumentParser(prog="python -m tessera.vllm --check", usage=usage))
     arguments_of = parser.parse_args(arguments)
@@ -71,7 +97,8 @@ def _check(arguments: list[str]) -> int:
     except OptionsError as error:
         print(error, file=sys.stderr)
         return 2
-    print(f"Policy: {options.policy} {options.parameters or ''}".rstrip())
+    if options.parameters:
+        print(f"Parameters of {options.policy}: {options.parameters}")
     others = [name for name in config.additional_config or {} if name != "tessera"]
     if others and "tessera" not in config.additional_config:
         print(f"additional_config has no options for tessera: it names {', '.join(map(repr, others))}")
@@ -84,8 +111,9 @@ def _check(arguments: list[str]) -> int:
         reasons += why_not_model(config)
     except Exception as error:  # whatever vLLM raises
         unknown = error
-    for reason in reasons:
-        print(f"Not had: {reason}")
+    by = "vLLM's own scheduler" if reasons or options.shadow else "tessera" if unknown is None else "tessera, or vLLM's own"
+    rows = [("scheduler", by), ("policy", options.policy), *_asked(config)]
+    _say_table([*rows, *(("not had", reason) for reason in reasons)])
     if options.shadow:
         print("vLLM's own scheduler would do all of it, and tessera " + ("watch nothing." if reasons else "watch it."))
         return 1
@@ -98,7 +126,8 @@ def _check(arguments: list[str]) -> int:
     if unknown is not None:
         print(f"The model's layers are not known before it is loaded: {unknown}", file=sys.stderr)
         print(
-            "tessera would schedule, if they make at most two groups of KV blocks, of attention to all or to a window."
+            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or to a "
+            "window."
         )
     else:
         print("tessera would schedule.")

@@ -34,6 +34,7 @@ from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
+    MambaSpec,
     MLAAttentionSpec,
     SlidingWindowMLASpec,
     SlidingWindowSpec,
@@ -72,6 +73,7 @@ __all__ = [
     "KVCacheBlocks",
     "KVEventBatch",
     "MLAAttentionSpec",
+    "MambaSpec",
     "NewRequestData",
     "OwnScheduler",
     "PauseState",
@@ -85,8 +87,9 @@ __all__ = [
     "SlidingWindowSpec",
     "SpecDecodingStats",
     "check_sequence_repetition",
-    "drafts_without_kv",
+    "drafts_of_batch",
     "groups_of",
+    "hash_ahead",
     "init_logger",
     "interval_counts_alone",
     "invalid",
@@ -96,7 +99,10 @@ __all__ = [
     "make_connector",
     "most_drafts",
     "new_request_drafts",
+    "prompt_ahead",
     "server_parser",
+    "slots_ahead",
+    "slots_per_request",
     "tells_errors",
     "tested",
     "tokenizer_of",
@@ -130,14 +136,41 @@ def most_drafts(vllm_config: Any) -> int:
     return getattr(vllm_config.speculative_config, "num_speculative_tokens", None) or 0
 
 
-def drafts_without_kv(vllm_config: Any) -> bool:
-    """Whether drafts are found or guessed by something that keeps no KV: in the request's own text, say."""
+def slots_ahead(vllm_config: Any) -> int:
+    """For so many tokens beyond those of a step there must be room in a request's blocks: the drafter's KV."""
+    return getattr(vllm_config, "num_lookahead_tokens", 0)
+
+
+def prompt_ahead(vllm_config: Any) -> int:
+    """So many tokens behind those that have been computed a drafter reads of a prompt."""
+    return getattr(vllm_config, "num_prefill_lookahead_tokens", 0)
+
+
+def hash_ahead(vllm_config: Any) -> int:
+    """So many tokens behind a block decide what KV it has. EAGLE's layers read the next token beside the last one. vLLM
+    0.32 computes the last block that is known of a prompt anew, and 0.33 hashes these tokens with the block."""
     config = vllm_config.speculative_config
-    asks = ("use_eagle", "uses_draft_model")
-    if not hasattr(config, "method") or any(getattr(config, name, bool)() for name in asks):
-        return False
-    slots = ((config, "max_num_new_slots_for_drafting"), (vllm_config, "num_lookahead_tokens"))
-    return not any(getattr(of, name, 0) for of, name in slots)
+    drops = config is not None and getattr(config, "use_eagle_block_drop", getattr(config, "use_eagle", bool))()
+    return prompt_ahead(vllm_config) if drops else 0
+
+
+def slots_per_request(vllm_config: Any) -> int:
+    """Places in the runner's buffers that a drafter takes for each request of a step, beside its tokens."""
+    return getattr(vllm_config.speculative_config, "max_num_new_slots_for_drafting", 0)
+
+
+def drafts_of_batch(vllm_config: Any) -> list[int]:
+    """How many drafts of each request the runner makes in a step of so many requests; empty: always the most."""
+    ranges = getattr(vllm_config.speculative_config, "num_speculative_tokens_per_batch_size", None)
+    if not ranges:
+        return []
+    from vllm.v1.spec_decode.dynamic.utils import build_dynamic_sd_schedule_lookup
+
+    return build_dynamic_sd_schedule_lookup(
+        ranges,
+        vllm_max_batch_size=vllm_config.scheduler_config.max_num_seqs,
+        vllm_num_speculative_tokens=most_drafts(vllm_config),
+    )
 
 
 def kind_of(spec: Any) -> str:

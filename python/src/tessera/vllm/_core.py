@@ -13,7 +13,7 @@ from tessera import _vllm
 from tessera.vllm import _api as api
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
-from tessera.vllm.support import chunked_of, salt_of, windows_of
+from tessera.vllm.support import block_size_of, layout_of, salt_of
 
 #: As far as the core counts.
 _many = 2**31 - 1
@@ -47,7 +47,7 @@ def make_core(
         options.policy,
         {
             "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 is nobody's
-            "block_size": block_size,
+            "block_size": block_size_of(kv_cache_config, block_size),
             "residents": config.max_num_seqs,
             "max_model_len": vllm_config.model_config.max_model_len,
             "caching": bool(vllm_config.cache_config.enable_prefix_caching),
@@ -57,8 +57,10 @@ def make_core(
             "plans_in_flight": plans_in_flight,
             "whole_at_end": options.model is not None,
             "lookahead": lookahead,
-            "windows": windows_of(kv_cache_config),
-            "in_chunks": chunked_of(kv_cache_config),
+            "slots_ahead": api.slots_ahead(vllm_config) if lookahead else 0,
+            "hash_lookahead": api.hash_ahead(vllm_config) if lookahead else 0,
+            "drafts_of_batch": api.drafts_of_batch(vllm_config) if lookahead else [],
+            **layout_of(kv_cache_config),
             "transfers": transfers,
             "tells": tells,
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from tessera.vllm import _api as api
+from tessera.vllm import metrics
 from tessera.vllm._core import Describer, chunk_of, make_core
 from tessera.vllm.events import Events
 from tessera.vllm.inquiries import Inquiries
 from tessera.vllm.options import Options
-from tessera.vllm.support import budget_of, tells, why_not_config, why_not_memory, why_not_request
+from tessera.vllm.support import block_size_of, budget_of, tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
 
 logger = api.init_logger("vllm.tessera")
@@ -49,14 +50,17 @@ class Scheduler(Inquiries):
         if options.shadow:
             from tessera.vllm.shadow import make_shadow
 
+            metrics.tell(vllm_config, "vllm", options.policy, "shadow")
             return make_shadow(options, vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
         if not reasons:
             if not api.is_tested():
                 logger.warning("tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version)
+            metrics.tell(vllm_config, "tessera", options.policy, "")
             return super().__new__(cls)
         if not options.fallback:
             raise NotImplementedError(f"tessera has no {'; no '.join(reasons)}")
         logger.warning("tessera has no %s: vLLM's own scheduler does all of it", "; no ".join(reasons))
+        metrics.tell(vllm_config, "vllm", options.policy, "; ".join(reasons))
         asynchronous = vllm_config.scheduler_config.async_scheduling
         own = api.AsyncScheduler if asynchronous else api.OwnScheduler
         return own(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
@@ -81,11 +85,13 @@ class Scheduler(Inquiries):
 
         self.config = vllm_config.scheduler_config
         self.budget = budget_of(self.config)
-        self.block_size = block_size
+        self.places = api.slots_per_request(vllm_config)  #: a drafter's, of a request in a step, beside its tokens
+        self.block_size = block_size = block_size_of(kv_cache_config, block_size)
         self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
         self.describer = Describer(options, vllm_config)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
+        self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always so many
         self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
         self.has_adapters = vllm_config.lora_config is not None
 
@@ -250,11 +256,14 @@ class Scheduler(Inquiries):
             return self._empty_step(finished, preempted)
 
         now = time.monotonic()
+        budget = self.budget
+        if self.places:
+            budget = min(budget, self.config.max_num_batched_tokens - self.places_taken())
         admit = self._pause_state == Pause.UNPAUSED
         throttle_prefills = throttle_prefills or self.since_prefill + 1 < self.prefill_interval
         defer = throttle_prefills and not self.capacity_bound
         counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, lost, outgrown = self.core.schedule(
-            now, self.budget, chunk_of(self.config, len(self.slots), self.budget), admit, defer
+            now, budget, chunk_of(self.config, len(self.slots), budget), admit, defer
         )
         if admit and not defer:
             self.capacity_bound = self.core.waiting() > self.core.coming()
@@ -285,9 +294,10 @@ class Scheduler(Inquiries):
             finished_req_ids=finished,
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
-            num_spec_tokens_to_schedule=self.lookahead,
+            num_spec_tokens_to_schedule=self.drafts_of_batch[len(counts)] if self.drafts_of_batch else self.lookahead,
             # Of releases before 0.32, for attention that computes a common beginning once: none has one.
             num_common_prefix_blocks=self.no_common_blocks,
+            new_block_ids_to_zero=self.core.to_zero() or None,
         )
         if self.transfers is not None:
             self.transfers.planned(output, fresh, self.slots)
@@ -297,6 +307,10 @@ class Scheduler(Inquiries):
                 self.since_prefill = 0 if total > len(counts) + drafts else self.since_prefill + 1
             self.steps.append((output, self._note_structured(output) if self.structured else []))
         return output
+
+    def places_taken(self) -> int:
+        """Places in the runner's buffers that a drafter takes of a step, at most."""
+        return self.places * min(len(self.slots), self.config.max_num_seqs)
 
     def _note_structured(self, output: Any) -> list[str]:
         """Whose grammar the sampler must follow; and whether a token that a grammar has to know is on its way."""

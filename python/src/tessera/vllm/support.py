@@ -31,7 +31,6 @@ def _drafts(config: Any) -> bool:
     return _has(config, "speculative_config") is not None
 
 
-_drafts_by_batch = ("speculative_config", "num_speculative_tokens_per_batch_size")
 _async = ("scheduler_config", "async_scheduling")
 _threshold = ("scheduler_config", "long_prefill_token_threshold")
 #: Those whose KV comes and goes between two steps, and is pulled by who wants it.
@@ -42,6 +41,21 @@ def budget_of(config: Any) -> int:
     """The most tokens in a step, by vLLM's scheduler_config."""
     least = getattr(config, "max_num_scheduled_tokens", None) or config.max_num_batched_tokens
     return min(least, config.max_num_batched_tokens)
+
+
+def _has_no_places(config: Any) -> bool:
+    """Whether a drafter's places, as many as requests can be, leave nothing of a step."""
+    limits = config.scheduler_config
+    return limits.max_num_batched_tokens - limits.max_num_seqs * api.slots_per_request(config) < 2
+
+
+#: Those who draft with KV of their own, by vLLM's names, and need nothing but room for it.
+_drafters = frozenset(("eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark"))
+
+
+def _is_known_drafter(config: Any) -> bool:
+    drafter = config.speculative_config
+    return getattr(drafter, "method", None) in _drafters or not getattr(drafter, "uses_draft_kv_cache", bool)()
 
 
 def whole_prompts(config: Any) -> bool:
@@ -74,12 +88,17 @@ def _nixl_by_host(config: Any) -> bool:
 #: Adapters that can be told apart on the device.
 most_loras: int = _vllm.adapters
 
+#: Groups of KV blocks that a model can have.
+most_groups: int = _vllm.groups
+
 #: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
-    ("drafts that have KV of their own", lambda c: _drafts(c) and not api.drafts_without_kv(c)),
-    ("a number of drafts that follows the batch", lambda c: _has(c, *_drafts_by_batch)),
+    # vLLM ends no chunk of a prompt so close to its end that such a drafter lacks tokens.
+    ("drafts of several modules, which read ahead", lambda c: api.prompt_ahead(c) > 1),
+    ("a drafter that keeps something else than KV of drafts", lambda c: _drafts(c) and not _is_known_drafter(c)),
+    ("a drafter for whose places a step has no room", lambda c: _drafts(c) and _has_no_places(c)),
     (
         f"room for more than {_vllm.adapters} adapters at once",
         lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
@@ -139,18 +158,47 @@ def _window(spec: Any) -> int:
     return spec.sliding_window if type(spec) in _of_window else 0
 
 
+def _is_state(spec: Any) -> bool:
+    """Whether layers keep a state of a request (Mamba, GDN, KDA) in place of its tokens' KV."""
+    return type(spec) is api.MambaSpec
+
+
+def _why_not_state(spec: Any, config: Any) -> str | None:
+    """Where prefixes are found again, states of several places are kept, and chunks of a prompt end there."""
+    if _has(config, "cache_config", "enable_prefix_caching") or spec.mamba_cache_mode != "none":
+        return "prefix caching of states"
+    if spec.block_size < config.model_config.max_model_len:
+        return f"states of {spec.block_size} tokens"
+    return None
+
+
+def block_size_of(kv_cache_config: Any, block_size: int) -> int:
+    """Tokens in a block of KV, where an engine schedules by `block_size`: with states that is a common multiple, as a
+    state is of the longest request."""
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    if not any(map(_is_state, specs)):
+        return block_size
+    return next((spec.block_size for spec in specs if not _is_state(spec)), specs[0].block_size)
+
+
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same of the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
-    if not 1 <= len(groups) <= _vllm.groups:
+    tables = tables_of(kv_cache_config)
+    if not 1 <= sum(tables) <= most_groups:
         kinds = ", ".join(dict.fromkeys(type(group.kv_cache_spec).__name__ for group in groups))
-        yield f"{len(groups)} groups of KV blocks instead of {_vllm.groups} at most" + (kinds and f" ({kinds})")
+        yield f"{sum(tables)} groups of KV blocks instead of {most_groups} at most" + (kinds and f" ({kinds})")
         return
+    block_size = block_size_of(kv_cache_config, block_size)
+    is_plain = len(groups) == 1 and not any(windows_of(kv_cache_config)) and not _is_state(groups[0].kv_cache_spec)
     if any(getattr(group, "host_resident", False) for group in groups):
         yield "KV in the memory of the host"
     for spec in (group.kv_cache_spec for group in groups):
         compressed = getattr(spec, "tokens_per_state", 1)
-        if type(spec) not in (*_of_all, *_of_window):
+        if _is_state(spec):
+            if why_not := _why_not_state(spec, config):
+                yield why_not
+        elif type(spec) not in (*_of_all, *_of_window):
             yield f"KV of {type(spec).__name__}"
         elif type(spec) in _of_window and _window(spec) <= 2:
             yield f"window of {_window(spec)} tokens"
@@ -160,14 +208,14 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
             yield "window of which more is kept, or computed again"
         elif spec.block_size != block_size:
             yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
-    if _connector(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+    if _connector(config) and not is_plain:
         yield "a KV connector with windows or several groups of KV blocks"
-    if tells(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+    if tells(config) and api.hash_ahead(config):
+        yield "KV cache events of blocks whose names cover the next token"
+    if tells(config) and not is_plain:
         yield "KV cache events of windows or several groups of KV blocks"
-    if whole_prompts(config) and (len(groups) > 1 or any(windows_of(kv_cache_config))):
+    if whole_prompts(config) and not is_plain:
         yield "prompts in one piece with windows or several groups of KV blocks"
-    if getattr(kv_cache_config, "needs_kv_cache_zeroing", False):
-        yield "KV blocks that must be zero at first"
     if kv_cache_config.num_blocks < 2:
         yield f"{kv_cache_config.num_blocks} blocks of KV"
 
@@ -188,8 +236,10 @@ def why_not_model(config: Any) -> Iterator[str]:
     model = config.model_config
     text = model.hf_text_config
     if model.is_hybrid or model.is_attention_free:
-        yield "state-space layers"
-        return
+        if _has(config, "cache_config", "enable_prefix_caching"):
+            yield "prefix caching of states"
+            return
+        raise ValueError("how many groups its states make is not said")
     if model.use_mla:
         if hasattr(text, "compress_ratios"):
             yield "latent attention that is compressed"
@@ -224,15 +274,32 @@ def tells(config: Any) -> bool:
     return bool(caching and _has(config, "kv_events_config", "enable_kv_cache_events"))
 
 
+def tables_of(kv_cache_config: Any) -> list[int]:
+    """Of each group of layers, how many groups of the core keep its blocks. A state has a block of its own for each
+    draft, which makes that many groups of one block a request."""
+    specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+    return [1 + spec.num_speculative_blocks if _is_state(spec) else 1 for spec in specs]
+
+
 def windows_of(kv_cache_config: Any) -> list[int]:
     """Of each group of layers, how many tokens a token looks at; 0: at all."""
     return [_window(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
 
 
-def chunked_of(kv_cache_config: Any) -> list[int]:
-    """Groups of layers whose windows are chunks: they begin anew at multiples of their length."""
-    groups = enumerate(kv_cache_config.kv_cache_groups)
-    return [i for i, group in groups if type(group.kv_cache_spec) is api.ChunkedLocalAttentionSpec]
+def layout_of(kv_cache_config: Any) -> dict[str, list[int]]:
+    """What the core is told of the groups of layers: in `zeroed` those whose blocks must be zero before they are written,
+    in `tables` as above, and of each of its own groups the window, whether that is a chunk, and the size of blocks."""
+    tables = tables_of(kv_cache_config)
+    groups = kv_cache_config.kv_cache_groups
+    specs = [group.kv_cache_spec for group, n in zip(groups, tables, strict=True) for _ in range(n)]
+    zeroes = getattr(kv_cache_config, "needs_kv_cache_zeroing", False)
+    return {
+        "tables": tables,
+        "zeroed": [i for i, group in enumerate(groups) if zeroes and not _is_state(group.kv_cache_spec)],
+        "windows": [_window(spec) for spec in specs],
+        "in_chunks": [i for i, spec in enumerate(specs) if type(spec) is api.ChunkedLocalAttentionSpec],
+        "block_sizes": [spec.block_size for spec in specs],
+    }
 
 
 def salt_of(request: Any) -> int:

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The models that are served most on vLLM, as a scheduler sees them: kinds of layers, how these alternate, and inputs.
+
+python models.py --write  brings the table on docs/vllm_models.md up to date; test_models.py compares it.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import model
+
+model.prepare()
+
+import stub  # noqa: E402
+import torch  # noqa: E402
+from vllm.v1.core import kv_cache_utils  # noqa: E402
+from vllm.v1.kv_cache_interface import (  # noqa: E402
+    ChunkedLocalAttentionSpec,
+    FullAttentionSpec,
+    KVCacheConfig,
+    MambaSpec,
+    MLAAttentionSpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+)
+
+from tessera.vllm import support  # noqa: E402
+
+try:
+    from vllm.v1.core.kv_cache_planning import get_kv_cache_groups
+except ImportError:  # before 0.33
+    get_kv_cache_groups = kv_cache_utils.get_kv_cache_groups
+
+shape: dict[str, Any] = {"block_size": 16, "num_kv_heads": 1, "dtype": torch.bfloat16}
+
+
+def full() -> Any:
+    return FullAttentionSpec(head_size=128, **shape)
+
+
+def window() -> Any:
+    return SlidingWindowSpec(head_size=128, sliding_window=1024, **shape)
+
+
+def chunk() -> Any:
+    return ChunkedLocalAttentionSpec(head_size=128, attention_chunk_size=8192, **shape)
+
+
+def latent() -> Any:
+    return MLAAttentionSpec(head_size=576, **shape)
+
+
+def indexer() -> Any:
+    return MLAAttentionSpec(head_size=132, **shape | {"dtype": torch.uint8})
+
+
+def compressed() -> Any:
+    return MLAAttentionSpec(head_size=576, **shape | {"block_size": 256}, tokens_per_state=4)
+
+
+def latent_window() -> Any:
+    return SlidingWindowMLASpec(head_size=576, sliding_window=128, **shape | {"block_size": 64})
+
+
+def state() -> Any:
+    """Of a request; vLLM makes its blocks as large as those of attention."""
+    page = latent().page_size_bytes
+    return MambaSpec(block_size=stub.longest, shapes=((8,),), dtypes=(torch.bfloat16,), page_size_padded=page)
+
+
+@dataclass(frozen=True)
+class Model:
+    name: str
+    layers: tuple[tuple[Any, int], ...]  #: kinds, and how many of each
+    images: bool = False
+    drafts: str = ""  #: who drafts by vLLM's recipe
+
+
+def each(*names: str, layers: tuple[tuple[Any, int], ...], images: bool = False, drafts: str = "") -> list[Model]:
+    return [Model(name, layers, images, drafts) for name in names]
+
+
+models: list[Model] = [
+    *each("Qwen3 0.6B", "Qwen3 4B", "Qwen3 8B", "Qwen3 32B", layers=((full, 36),), drafts="EAGLE3"),
+    *each("Qwen3 30B-A3B", "Qwen3 235B-A22B", "Qwen3-Coder 480B-A35B", layers=((full, 48),), drafts="EAGLE3"),
+    *each("Qwen2.5 7B", layers=((full, 28),)),
+    *each("Llama 3.1 8B", "Llama 3.2 3B", "Llama 3.3 70B", layers=((full, 32),), drafts="EAGLE3"),
+    *each("gpt-oss 20B", "gpt-oss 120B", layers=((window, 12), (full, 12)), drafts="EAGLE3"),
+    *each("Phi-4", layers=((full, 40),)),
+    *each("MiniMax-M2.7", layers=((full, 62),), drafts="EAGLE3"),
+    *each("GLM-4.7", layers=((full, 92),), drafts="MTP"),
+    *each("Hy3", layers=((full, 80),), drafts="MTP"),
+    *each("Seed-OSS 36B", layers=((full, 64),)),
+    *each("DeepSeek-R1 and V3.1", layers=((latent, 61),), drafts="MTP"),
+    *each("Kimi-K2-Thinking", layers=((latent, 61),)),
+    *each("DeepSeek-V3.2", "GLM-5.2", layers=((latent, 61), (indexer, 61)), drafts="MTP"),
+    *each("DeepSeek-V4 Pro", "DeepSeek-V4 Flash", layers=((compressed, 30), (latent_window, 30)), drafts="MTP"),
+    *each("Kimi-K2.6", "Mistral-Large-3", layers=((latent, 61),), images=True, drafts="EAGLE"),
+    *each("Kimi-K3", layers=((state, 60), (latent, 20)), images=True),
+    *each("MiniMax-M3", layers=((full, 60), (indexer, 60)), images=True, drafts="EAGLE3"),
+    *each("Qwen3-Next 80B-A3B", layers=((state, 36), (full, 12)), drafts="MTP"),
+    *each("Qwen3.5", "Qwen3.6", "Qwen3.8", layers=((state, 36), (full, 12)), images=True, drafts="MTP"),
+    *each("Qwen2.5-VL 7B", "Qwen3-VL 8B", "Ministral-3 8B", layers=((full, 34),), images=True),
+    *each("Gemma 3 27B", layers=((window, 52), (full, 10)), images=True),
+    *each("Gemma 4 31B", layers=((window, 50), (full, 10)), images=True, drafts="MTP"),
+    *each("Llama 4 Scout", layers=((chunk, 36), (full, 12)), images=True),
+    *each("Nemotron-3-Nano", layers=((state, 23), (full, 6))),
+    *each("Step-3.5-Flash", layers=((window, 33), (full, 12)), drafts="MTP of several modules"),
+]
+
+
+def memory_of(m: Model, caching: bool, hybrid: bool = True) -> Any:
+    """The groups that vLLM makes of its layers."""
+    made = stub.config(caching=caching)
+    made.scheduler_config.disable_hybrid_kv_cache_manager = not hybrid
+    made.cache_config.kv_cache_layout = getattr(made.cache_config, "kv_cache_layout", None) or "NHD"
+    specs: dict[str, Any] = {}
+    has_states = any(kind is state for kind, _ in m.layers)
+    for kind, n in m.layers:
+        for i in range(n):
+            spec = kind()
+            if kind is state:
+                spec = copy.copy(spec)
+                object.__setattr__(spec, "mamba_cache_mode", "align" if caching else "none")
+            elif has_states:
+                spec = copy.copy(spec)
+                object.__setattr__(spec, "page_size_padded", state().page_size_bytes)
+            specs[f"{kind.__name__} {i}"] = spec
+    groups = get_kv_cache_groups(made, specs)
+    worker = KVCacheConfig(num_blocks=60, kv_cache_tensors=[], kv_cache_groups=groups)
+    return made, kv_cache_utils.generate_scheduler_kv_cache_config([worker])
+
+
+def why_not(m: Model, text_only: bool = False, caching: bool = True, hybrid: bool = True) -> list[str]:
+    """Why vLLM's own scheduler would serve it."""
+    made, memory = memory_of(m, caching, hybrid)
+    reasons = ["inputs that are not text"] if m.images and not text_only else []
+    sizes = {group.kv_cache_spec.block_size for group in memory.kv_cache_groups}
+    return [*reasons, *support.why_not_memory(memory, max(sizes), made)]
+
+
+def how(m: Model) -> str:
+    """What is to be said for it to be served by ours; "": nothing; why not where nothing helps."""
+    if not why_not(m):
+        return ""
+    text = "`--language-model-only`" if m.images else ""
+    if not why_not(m, text_only=True):
+        return text
+    if not why_not(m, text_only=True, caching=False):
+        return " ".join(filter(None, (text, "`--no-enable-prefix-caching`")))
+    return "no: " + why_not(m, text_only=True)[0]
+
+
+def counts() -> dict[str, int]:
+    said = [how(m) for m in models]
+    return {
+        "as they come": said.count(""),
+        "text only": sum(s in ("", "`--language-model-only`") for s in said),
+        "without prefix caching": sum(not s.startswith("no:") for s in said),
+    }
+
+
+def table() -> str:
+    lines = ["| model | groups of KV blocks | drafts by its recipe | schedules here |", "|---|---|---|---|"]
+    for m in models:
+        groups = len(memory_of(m, caching=False)[1].kv_cache_groups)
+        said = how(m)
+        answer = "yes" if not said else said if said.startswith("no:") else f"with {said}"
+        lines.append(f"| {m.name} | {groups} | {m.drafts} | {answer} |")
+    n = counts()
+    lines.append("")
+    lines.append(
+        f"Of {len(models)}, {n['as they come']} are scheduled as they come, {n['text only']} if those that see are used for text"
+        f" alone, and {n['without prefix caching']} if prefixes of states are not cached."
+    )
+    return "\n".join(lines) + "\n"
+
+
+page = Path(__file__).parents[3] / "docs" / "vllm_models.md"
+begin = "<!-- made by python/tests/vllm/models.py -->\n"
+
+
+def with_table(text: str) -> str:
+    return text[: text.index(begin) + len(begin)] + table()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        page.write_text(with_table(page.read_text()))
+    else:
+        print(table(), end="")
