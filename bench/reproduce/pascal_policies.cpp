@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The policies that PASCAL is compared with, and PASCAL without one of its rules.
-#include "pascal_page.hpp"
+#include "pascal_runs.hpp"
 
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::pascal_page {
+namespace reproduce::pascal_runs {
 
 namespace {
 
@@ -141,4 +141,4 @@ std::vector<sim::policy> ablations() {
   return all;
 }
 
-}  // namespace reproduce::pascal_page
+}  // namespace reproduce::pascal_runs

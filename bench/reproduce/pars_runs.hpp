@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// What the parts of the page of PARS share: prompts, rankings, and runs of a server.
+// What the parts of PARS's evaluation share: prompts, rankings, and runs of a server.
 
 #include "pars_setting.hpp"
 
@@ -34,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::pars_page {
+namespace reproduce::pars_runs {
 
 using namespace reproduce::pars_setting;
 namespace rank = tessera::rank;
@@ -135,10 +135,6 @@ inline std::vector<std::vector<double>> cross_validate(const options& o, const r
     taus[i / folds][i % folds] = rank::evaluate(model.model(), data, split.held_out).tau;
   });
   return taus;
-}
-
-inline std::string show(const estimate& e, int digits = 3) {
-  return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
 }
 
 /// The mean of the folds' differences. Folds share most of what they were trained on, so that their spread alone would
@@ -378,14 +374,14 @@ inline std::vector<contestant> contestants() {
   const auto named = [&](std::string_view name) { return always(published(name)); };
   return {
       {"FCFS", first_come, named("fcfs")},
-      {"FCFS, steps bounded (`sarathi`)", first_come, named("sarathi")},
+      {"FCFS, steps bounded (sarathi)", first_come, named("sarathi")},
       {"pointwise SJF, never boosted", by_pointwise, named("pars-unboosted")},
       {"listwise SJF, never boosted", by_listwise, named("pars-unboosted")},
       {"PARS, boosted after 120 s", by_pairwise, named("pars"), default_threshold},
       {"PARS, never boosted", by_pairwise, named("pars-unboosted")},
       {"PARS, smooth ageing", by_pairwise, named("pars-smooth")},
       {"PARS, smooth ageing, steps bounded", by_pairwise, always(sim::with_bounded_steps(published("pars-smooth")))},
-      {"`due-first`", by_pairwise,
+      {"due-first", by_pairwise,
        [](const std::vector<sim::trace_row>& history) {
          sim::policy p = published("due-first");
          p.run = [history](const sim::cluster_options& o, std::span<const sim::trace_row> rows,
@@ -415,16 +411,17 @@ inline std::vector<float> noised(const std::vector<float>& truth, double tau, st
   return tau >= 1 ? truth : with_noise(truth, noise_for(truth, tau, seed), seed);
 }
 
-// -- the page -------------------------------------------------------------------------------------------------------
+// -- what is shown --------------------------------------------------------------------------------------------------
 
 struct context {
   const options& o;
-  page& out;
+  results& out;
   sim::profile profile = testbed();
   std::vector<prompt> prompts;
   rank::dataset data;
   std::vector<experiment> seeds;  ///< One per seed.
   std::size_t held_out = 0;
+  std::vector<row> runs{};  ///< Of runs.csv.
 };
 
 /// Per policy, the estimate over seeds of something.
@@ -466,45 +463,31 @@ inline estimate ratio_of(const std::vector<outcome>& a, const std::vector<outcom
   return sim::estimate_mean(samples);
 }
 
-inline std::string ratio(const std::vector<outcome>& a, const std::vector<outcome>& b, double outcome::*what) {
-  return show(ratio_of(a, b, what), 2);
-}
-
-inline std::string verdict(const std::vector<outcome>& runs) {
+inline std::vector<cell> load_cells(const std::vector<outcome>& runs) {
   std::vector<sim::load_verdict> loads;
   for (const outcome& r : runs) loads.push_back(r.load);
-  return verdict_of(loads);
+  return reproduce::load_cells(loads);
 }
 
-/// What all contestants have done with the same requests.
-inline void table_of(page& out, const std::vector<contestant>& who, const runs_type& runs, bool burst) {
+/// Adds what all contestants have done with the same requests. @param load is 0 for a burst.
+inline void add_runs(context& c, const std::string& lengths, double load, double rate,
+                     const std::vector<contestant>& who, const runs_type& runs) {
   const std::vector<outcome>& fcfs = runs.front();
   const std::vector<outcome>& oracle = runs.back();
-  std::vector<std::vector<std::string>> table;
   for (std::size_t k = 0; k != who.size(); ++k) {
-    const auto cell = [&](double outcome::*what, double unit, int digits) {
-      return show(over_seeds(runs[k], [&](const outcome& r) { return unit * (r.*what); }), digits);
+    const auto mean = [&](double outcome::*what, double unit) {
+      return over_seeds(runs[k], [&](const outcome& r) { return unit * (r.*what); });
     };
-    table.push_back(
-        {who[k].name, cell(&outcome::mean, 1000, 1), cell(&outcome::p90, 1000, 1), ratio(fcfs, runs[k], &outcome::mean),
-         ratio(fcfs, runs[k], &outcome::p90), ratio(runs[k], oracle, &outcome::mean), cell(&outcome::ttft_p99, 1, 1),
-         cell(&outcome::longest_wait, 1, 0), std::isfinite(who[k].threshold) ? cell(&outcome::boosted, 100, 1) : "",
-         burst ? "" : verdict(runs[k])});
-    if (burst) table.back().pop_back();
+    const bool burst = load == 0;
+    c.runs.push_back(joined<cell>(
+        {burst ? "burst" : "Poisson", lengths, burst ? cell{} : cell{load}, burst ? cell{} : cell{rate}, who[k].name,
+         mean(&outcome::mean, 1000), mean(&outcome::p90, 1000), ratio_of(fcfs, runs[k], &outcome::mean),
+         ratio_of(fcfs, runs[k], &outcome::p90), ratio_of(runs[k], oracle, &outcome::mean), mean(&outcome::ttft_p99, 1),
+         mean(&outcome::longest_wait, 1),
+         std::isfinite(who[k].threshold) ? cell{mean(&outcome::boosted, 100)} : cell{}},
+        burst ? row(load_columns.size()) : load_cells(runs[k])));
   }
-  std::vector<std::string> header{"policy",          "mean, ms/token",  "P90, ms/token",
-                                  "FCFS / it, mean", "FCFS / it, P90",  "it / oracle, mean",
-                                  "TTFT P99, s",     "longest wait, s", "boosted, %"};
-  if (!burst) header.emplace_back("load");
-  out.table(header, table);
 }
-
-/// What a spread gives: the gain over FCFS in the mean and in the P90, of scores as good as the paper's and of the
-/// oracle.
-struct gained {
-  double product = 0;
-  estimate mean, p90, oracle_mean, oracle_p90;
-};
 
 /// Per seed, the requests per second that the server completes when they come much too fast.
 template <class Rows>
@@ -536,27 +519,23 @@ inline double spread(const std::vector<sim::trace_row>& rows) {
 /// The tau-b of the paper's predictor on Alpaca with Llama's lengths (table II): where the 7.7 is from.
 inline constexpr double paper_tau = 0.75;
 
-/// The gain over FCFS above the capacity, of longer and longer runs.
-struct at_length {
-  std::size_t requests = 0;
-  estimate boosted, unboosted, smooth;
-};
+// -- parts of the evaluation, each in a source of its own ------------------------------------------------------------
 
-// -- parts of the page, each in a source of its own -------------------------------------------------------------------
-
+/// How well rankings are learned, and what the filter is worth. Tables II and IV in kind.
 void predictors(context& c);
-void costs(context& c);
-/// Who does how well in bursts, by answerer.
-std::vector<runs_type> bursts(context& c, const std::vector<answerer>& answerers);
+/// What training and scoring take, and how good the scores of the runs are.
+void facts(context& c);
+/// Bursts, by answerer.
+void bursts(context& c, const std::vector<answerer>& answerers);
 /// Where a gain of 7.7 comes from.
-std::vector<gained> spreads(context& c);
+void spreads(context& c);
 void tau_curve(context& c, const std::vector<answerer>& answerers);
 /// The held-out prompts with the lengths of `answerers`.
-std::vector<std::vector<runs_type>> rates(context& c, const std::vector<answerer>& answerers);
+void rates(context& c, const std::vector<answerer>& answerers);
 /// Requests of a reasoning model as they came, prompts included, with made scores.
-std::vector<runs_type> own_prompts(context& c);
-std::vector<at_length> run_lengths(context& c, const answerer& a);
+void own_prompts(context& c);
+void run_lengths(context& c, const answerer& a);
 void starvation(context& c, const answerer& a);
 void other_answerers(context& c);
 
-}  // namespace reproduce::pars_page
+}  // namespace reproduce::pars_runs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// What the parts of the page of due-first share: settings, runs, and how policies compare.
+// What the parts of due-first's evaluation share: settings, runs, and how policies compare.
 
 #include "cascade_setting.hpp"
 #include "pars_setting.hpp"
@@ -26,15 +26,15 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::due_first_page {
+namespace reproduce::due_first_runs {
 
 using cascade_setting::contestant;
 
-/// Other requests than those of the papers' pages.
+/// Other requests than those of the papers' evaluations.
 inline constexpr std::uint64_t first_seed = 201;
 /// From a run's seed to that of its history.
 inline constexpr std::uint64_t history_seeds = 1000;
-/// tau-b of PARS's model on real prompts (see its page).
+/// tau-b of PARS's model on real prompts (docs/results/pars).
 inline constexpr double tau_of_pars = 0.54;
 
 // -- what is run and measured ---------------------------------------------------------------------------------------
@@ -54,7 +54,6 @@ using samples = std::vector<sample>;  ///< One per seed.
 /// What runs are judged by.
 struct metric {
   std::string name;
-  int digits = 2;
   std::function<double(const sample&, const sample& fcfs)> get;  ///< The second is the first contestant's run.
   bool headline = false;
   bool more_is_better = false;
@@ -65,7 +64,6 @@ struct metric {
 /// Whether the queue grows: over the seeds, in what part of them.
 inline metric fall_behind() {
   return {.name = "fall behind, %",
-          .digits = 0,
           .get = [](const sample& a,
                     const sample&) { return a.numbers.load.state == sim::load_state::overload ? 100.0 : 0.0; },
           .in_points = true};
@@ -74,7 +72,6 @@ inline metric fall_behind() {
 /// Answers whose SLO is missed.
 inline metric slo_missed() {
   return {.name = "SLO missed, %",
-          .digits = 2,
           .get = [](const sample& a, const sample&) { return 100 * a.numbers.slo_violation_rate; },
           .in_points = true};
 }
@@ -91,7 +88,6 @@ struct trial {
 /// A paper's evaluation.
 struct setting {
   std::string name;
-  std::string text;
   std::string ablated;     ///< The trial of the ablation.
   std::size_t theirs = 0;  ///< The paper's own policy among the contestants.
   bool has_scores = false;
@@ -126,7 +122,7 @@ inline contestant with_placement(std::string_view policy, std::string_view place
           }};
 }
 
-/// Who is told what no server knows: shown, and no rival.
+/// A policy that is told what no server knows: shown, and no rival.
 inline bool is_oracle(std::string_view name) { return name == "sjf" || name.starts_with("kvflow"); }
 
 /// With `due-first` as the last.
@@ -135,7 +131,7 @@ inline std::vector<contestant> and_ours(std::vector<contestant> others) {
   return others;
 }
 
-/// What goodput on this page means: seconds to the first token, and for each that follows.
+/// What goodput means here: seconds to the first token, and for each that follows.
 inline constexpr struct {
   double ttft = 2, tpot = 0.1;
 } promise;
@@ -194,8 +190,6 @@ inline found_type run_all(const options& o, const std::vector<trial>& trials) {
   return out;
 }
 
-inline std::string of_seeds(const options& o) { return fmt::format("Means over the first {} seeds.", o.seeds); }
-
 inline std::vector<float> lengths_of(const rows_type& rows) {
   std::vector<float> lengths;
   for (const trace_row& r : rows) lengths.push_back(static_cast<float>(r.output_tokens));
@@ -210,16 +204,9 @@ inline rows_type scored(rows_type rows, double noise, std::uint64_t seed) {
 
 inline double ms(double s) { return 1e3 * s; }
 
-// -- the page -------------------------------------------------------------------------------------------------------
+// -- how policies compare --------------------------------------------------------------------------------------------
 
-inline std::string show(const estimate& e, int digits) {
-  return std::isnan(e.mean) ? "-" : fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
-}
-
-inline std::string show_change(const metric& m, const estimate& e) {
-  const std::string_view unit = m.in_points ? "points" : "%";
-  return std::isnan(e.mean) ? "-" : fmt::format("{:+.1f} ± {:.1f} {}", e.mean, e.half_width, unit);
-}
+inline std::string unit_of(const metric& m) { return m.in_points ? "points" : "%"; }
 
 template <class F>
 estimate over_seeds(const samples& runs, F&& f) {
@@ -249,13 +236,7 @@ inline verdict verdict_of(const metric& m, const estimate& change) {
   return (change.mean > 0) == m.more_is_better ? ahead : behind;
 }
 
-/// Adds `part` to a cell that holds one for each headline.
-inline void join(std::string& cell, std::string_view part) {
-  if (!cell.empty()) cell += " / ";
-  cell += part;
-}
-
-/// The best of the others in a metric, but for who knows the lengths.
+/// The best of the others in a metric, except those that know the lengths.
 inline std::size_t best_rival(const metric& m, const trial& t, const std::vector<samples>& runs) {
   std::size_t best = 0;
   for (std::size_t c = 1; c + 1 != runs.size(); ++c) {
@@ -275,15 +256,13 @@ inline std::size_t trial_of(const setting& s, std::string_view workload) {
 
 /// One parameter of `due-first` and the values it is given beside its default.
 struct sweep {
-  std::string_view heading;
-  std::string_view text;
   std::string_view parameter;
   std::vector<std::pair<std::string, sim::due_first_config>> values;
   std::vector<std::pair<std::string_view, std::string_view>> trials;  ///< Setting and workload.
   std::string_view also = {};                                         ///< A metric to show beside the headlines.
 };
 
-// -- parts of the page, each in a source of its own -------------------------------------------------------------------
+// -- parts of the evaluation, each in a source of its own -------------------------------------------------------------
 
 setting pascals(const options& o);
 setting parss(const options& o);
@@ -292,16 +271,17 @@ setting cascades(const options& o);
 setting sessions(const options& o);
 setting tenants(const options& o);
 /// `due-first` without each of its parts, with scores where it has none, and the paper's policy with bounded steps.
-void ablation(page& p, const options& o, const std::vector<setting>& settings);
+void ablation(results& out, const options& o, const std::vector<setting>& settings);
 /// What no order can change, looked for in the runs of PASCAL's setting; `fcfs` is their first, `due-first` the last.
-void conserved(page& p, const setting& s, const std::vector<std::vector<samples>>& found);
+void conserved(results& out, const setting& s, const std::vector<std::vector<samples>>& found);
 /// One parameter from arrival order to shortest first: how much waiting a token of expected output is worth.
-void frontier(page& p, const options& o, const setting& s);
+void frontier(results& out, const options& o, const setting& s);
 std::vector<sweep> sweeps();
 /// What a parameter buys, and what it costs, where `due-first` is behind.
-void show_sweeps(page& p, const options& o, const std::vector<setting>& settings, const std::vector<found_type>& found);
+void show_sweeps(results& out, const options& o, const std::vector<setting>& settings,
+                 const std::vector<found_type>& found);
 /// Where it is behind in Phasor's and CascadeInfer's settings: the same when it is told as much of the traffic as the
 /// others are.
-void told(page& p, const options& o, std::span<const setting> settings, std::span<const found_type> found);
+void told(results& out, const options& o, std::span<const setting> settings, std::span<const found_type> found);
 
-}  // namespace reproduce::due_first_page
+}  // namespace reproduce::due_first_runs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// What the parts of the page of CascadeInfer share: testbeds, systems, and runs.
+// What the parts of CascadeInfer's evaluation share: testbeds, systems, and runs.
 
 #include "cascade_setting.hpp"
 
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::cascade_page {
+namespace reproduce::cascade_runs {
 
 using namespace tessera;
 using namespace reproduce::cascade_setting;
@@ -123,28 +123,22 @@ inline estimate mean_of(const samples& runs, double numbers::*what) {
   return mean_of(runs, [what](const numbers& r) { return r.*what; });
 }
 
-inline std::string fixed(double x, int digits = 2) { return std::isnan(x) ? "-" : fmt::format("{:.{}f}", x, digits); }
-inline std::string show(const estimate& e, int digits) {
-  return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
+/// Seconds as milliseconds.
+inline estimate in_ms(const samples& s, double numbers::*what) {
+  return mean_of(s, [what](const numbers& r) { return 1e3 * (r.*what); });
 }
 
-inline std::string show_ms(const samples& s, double numbers::*what) {
-  return show(mean_of(s, [what](const numbers& r) { return 1e3 * (r.*what); }), 1);
-}
-
-/// The mean over the seeds of ours / theirs - 1, by seed: both have the same requests.
-inline std::string change(const samples& ours, const samples& theirs, double numbers::*what) {
-  std::vector<double> values;
-  for (std::size_t i = 0; i != ours.size(); ++i) values.push_back(100 * (ours[i].*what / theirs[i].*what - 1));
-  const estimate e = sim::estimate_mean(values);
-  return fmt::format("{:+.0f} ± {:.0f} %", e.mean, e.half_width);
-}
-
-inline std::string ratio(const samples& ours, const samples& theirs, double numbers::*what) {
+/// The mean over the seeds of ours / theirs: both have the same requests.
+inline estimate ratio(const samples& ours, const samples& theirs, double numbers::*what) {
   std::vector<double> values;
   for (std::size_t i = 0; i != ours.size(); ++i) values.push_back(ours[i].*what / theirs[i].*what);
-  const estimate e = sim::estimate_mean(values);
-  return fmt::format("{:.2f} ± {:.2f}", e.mean, e.half_width);
+  return sim::estimate_mean(values);
+}
+
+/// The same as a change, in per cent.
+inline estimate change(const samples& ours, const samples& theirs, double numbers::*what) {
+  const estimate r = ratio(ours, theirs, what);
+  return {.mean = 100 * (r.mean - 1), .half_width = 100 * r.half_width};
 }
 
 inline std::string describe_stages(const std::vector<partition::stage>& stages) {
@@ -164,28 +158,32 @@ inline unloaded alone(const source& s, const sim::profile& p) {
   return {r.numbers.ttft.mean, r.numbers.tpot.mean};
 }
 
-/// Figures 6, 7 and 10 of one workload: tables over rates.
+/// Figures 6, 7 and 10 of one workload: all systems at some loads.
+struct load_point {
+  std::string prefill;  ///< The part of the time that the prompts alone keep the instances busy, where that is chosen.
+  double rate = 1;
+};
 struct sweep {
   std::string name;
   std::vector<point> points;
-  std::vector<std::string> labels;  ///< One for each group of systems.
+  std::vector<load_point> loads;  ///< One for each group of systems.
   std::vector<samples> runs;
 };
 
-// -- parts of the page, each in a source of its own -------------------------------------------------------------------
+// -- parts of the evaluation, each in a source of its own -------------------------------------------------------------
 
 sweep sweep_of(const options& o, std::string name, const source& s, const sim::profile& t, std::size_t instances,
-               const std::vector<std::pair<std::string, double>>& rates, bool with_slo = false, double seconds = 40,
-               double warmup = 0);
-void show_sweep(page& p, const sweep& s);
-void draw_sweep(page& p, const std::string& file, const sweep& s, const std::vector<double>& x, const char* x_label);
-std::vector<std::pair<std::string, double>> rates_of(const source& s, const sim::profile& t, std::size_t instances,
-                                                     std::initializer_list<double> parts);
-void attainment(page& p, const std::vector<const sweep*>& sweeps);
-void layouts(page& p, const options& o);
-void refinement(page& p, const options& o);
-void balance(page& p, const options& o);
+               const std::vector<load_point>& loads, bool with_slo = false, double seconds = 40, double warmup = 0);
+void show_sweeps(results& out, const std::vector<sweep>& sweeps);
+std::vector<load_point> loads_of(const source& s, const sim::profile& t, std::size_t instances,
+                           std::initializer_list<double> parts);
+/// Figure 12: objectives that are met.
+void attainment(results& out, const std::vector<const sweep*>& sweeps);
+/// Figures 14 and 15: layouts, and how ranges are refined.
+void variants(results& out, const options& o);
+/// Figure 16: balance within stages.
+void balance(results& out, const options& o);
 /// What the gain over load-aware dispatch depends on.
-void limits(page& p, const options& o);
+void limits(results& out, const options& o);
 
-}  // namespace reproduce::cascade_page
+}  // namespace reproduce::cascade_runs

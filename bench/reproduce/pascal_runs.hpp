@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// What the parts of the page of PASCAL share: runs, how they compare, and how numbers are shown.
+// What the parts of PASCAL's evaluation share: runs, and how they compare.
 
 #include "pascal_setting.hpp"
 
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::pascal_page {
+namespace reproduce::pascal_runs {
 
 using namespace reproduce::pascal_setting;
 using tessera::blocks;
@@ -34,7 +34,6 @@ using sim::request;
 struct sample {
   sim::summary numbers;
   bins_type tail;          ///< Tail TTFT per bin of reasoning length.
-  bins_type reasoning;     ///< Mean latency of the reasoning phase per bin.
   double same_target = 0;  ///< Mean run of successive phase changes that go on at one instance.
 };
 
@@ -50,14 +49,6 @@ inline double mean_run_of_targets(std::vector<sim::request_record> requests) {
 
 inline sample keep(sim::run_result&& run) {
   sample s;
-  std::map<std::int64_t, std::pair<double, double>> phases;
-  for (const sim::request_record& r : run.requests) {
-    if (std::isnan(r.phase_change) || !run.window.contains(r.arrival)) continue;
-    auto& [sum, n] = phases[r.reasoning_tokens / sim::tail_bin_tokens * sim::tail_bin_tokens];
-    sum += r.phase_change - r.arrival;
-    n += 1;
-  }
-  for (const auto& [bin, sum_and_n] : phases) s.reasoning[bin] = sum_and_n.first / sum_and_n.second;
   s.tail = tails_of(run.numbers);
   s.same_target = mean_run_of_targets(std::move(run.requests));
   s.numbers = std::move(run.numbers);
@@ -96,10 +87,10 @@ inline compared compare(const samples& a, const samples& b) {
   return c;
 }
 
-inline std::string verdict(const samples& all) {
+inline std::vector<cell> load_cells(const samples& all) {
   std::vector<sim::load_verdict> runs;
   for (const sample& s : all) runs.push_back(s.numbers.load);
-  return verdict_of(runs);
+  return reproduce::load_cells(runs);
 }
 
 /// The rows of the comparisons: other ones than those that were looked at while the policies were made (seeds 1 to
@@ -127,40 +118,15 @@ inline std::vector<samples> run_all(const options& o, const std::vector<sim::pol
   return all;
 }
 
-// -- the page -------------------------------------------------------------------------------------------------------
+// -- what is shown --------------------------------------------------------------------------------------------------
 
-inline std::string percent(double x, int digits = 1) { return fmt::format("{:+.{}f} %", 100 * x, digits); }
-inline std::string share(const estimate& e) {
-  return fmt::format("{:.2f} ± {:.2f} %", 100 * e.mean, 100 * e.half_width);
-}
-/// How many times `b` is in `a`; nothing where there is nothing to compare with.
-inline std::string times(double a, double b, int digits) {
-  return a > 0 && b > 0 ? fmt::format(" ({:.{}f} times)", a / b, digits) : std::string{};
-}
-
-inline std::string seconds(const estimate& e) { return fmt::format("{:.2f} ± {:.2f}", e.mean, e.half_width); }
+inline estimate in_percent(const estimate& e) { return {.mean = 100 * e.mean, .half_width = 100 * e.half_width}; }
 
 /// Loads, in parts of saturation. The paper's "high" may lie on either side of it.
 inline const std::vector<double> all_levels{0.80, 0.93, 0.99, 1.05, 1.10};
 inline const std::vector<double> about_saturation{0.99, 1.05};
 inline constexpr double high = 0.99;
-inline int in_percent(double level) { return static_cast<int>(std::lround(100 * level)); }
-
-/// All runs of one workload.
-struct evaluated {
-  std::string workload;
-  double saturation = 0;
-  std::vector<std::string> names;  ///< Of the policies.
-  std::vector<double> levels;
-  std::vector<std::vector<samples>> at;  ///< Per level, per policy.
-  /// Per policy.
-  [[nodiscard]] const std::vector<samples>& at_level(double level) const {
-    return at[static_cast<std::size_t>(std::find(levels.begin(), levels.end(), level) - levels.begin())];
-  }
-  [[nodiscard]] const samples& of(std::string_view name, double level) const {
-    return at_level(level)[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
-  }
-};
+inline std::int64_t in_percent(double level) { return std::llround(100 * level); }
 
 /// The policy of a name.
 struct lookup {
@@ -184,15 +150,20 @@ struct effort {
   }
 };
 
-// -- parts of the page, each in a source of its own -------------------------------------------------------------------
+// -- parts of the evaluation, each in a source of its own ------------------------------------------------------------
 
 /// The policies of the main comparison: the library's, and round-robin in its other reading. What `due-first` knows
 /// of the traffic is that of `history`.
 std::vector<sim::policy> compared_policies(const rows_type& history);
 /// PASCAL with one rule off at a time, and what it is compared with under other placements of new requests.
 std::vector<sim::policy> ablations();
-void show_section_three(page& p, const options& o);
-evaluated evaluate(page& p, const options& o, const sim::workload& w, const effort& f, bool migration_figures);
-evaluated show_ablation(page& p, const options& o, const sim::workload& w, const effort& f, double saturation);
+void show_section_three(results& out, const options& o);
+/// The rows of section V's files.
+struct evaluation {
+  std::vector<row> loads, bins, always_migrating;
+};
+/// Adds a workload's. @return the rate at which FCFS saturates.
+double evaluate(evaluation& e, const options& o, const sim::workload& w, const effort& f);
+void show_rules(results& out, const options& o, const sim::workload& w, const effort& f, double saturation);
 
-}  // namespace reproduce::pascal_page
+}  // namespace reproduce::pascal_runs

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// What the parts of the page of Phasor share.
+// What the parts of Phasor's evaluation share.
 
 #include "phasor_setting.hpp"
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace reproduce::phasor_page {
+namespace reproduce::phasor_runs {
 
 using namespace tessera;
 using namespace reproduce::phasor_setting;
@@ -21,12 +21,6 @@ using namespace reproduce::phasor_setting;
 /// Section 2.1: 5 requests a second, 25 for half a minute, and 5 again.
 inline std::vector<trace_row> shock(const archetype& a, std::uint64_t seed, double length_s = 30, double rate = 25) {
   return sim::generate(a, {{90, 5}, {length_s, rate}, {120, 5}}, burst_cv, seed);
-}
-
-inline std::string number(double x, int digits = 3) { return std::isnan(x) ? "-" : fmt::format("{:.{}g}", x, digits); }
-inline std::string fixed(double x, int digits = 2) { return std::isnan(x) ? "-" : fmt::format("{:.{}f}", x, digits); }
-inline std::string with_interval(const estimate& e, int digits = 2) {
-  return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
 }
 
 /// Runs `n` jobs of every seed in parallel: `out[job][seed]`.
@@ -67,19 +61,17 @@ inline contestant phasor_of(const sim::pool_sizes& sizes) {
   return phasor("Phasor", {.mixed_pool = sizes.mixed != 0}, sizes);
 }
 
-inline std::string show_change(const estimate& e) { return fmt::format("{:+.0f} ± {:.0f} %", e.mean, e.half_width); }
-
 /// As many requests as are counted in a run of a closed loop, and the most that are tried in flight.
 inline std::size_t capacity_requests(const options& o) { return o.quick ? 100 : 4000; }
 
-// -- parts of the page, each in a source of its own -------------------------------------------------------------------
+// -- parts of the evaluation, each in a source of its own -------------------------------------------------------------
 
-void latency(page& p, const options& o);
-void waiting_kv(page& p, const options& o);
-void fragmentation(page& p, const options& o);
-void skew(page& p, const options& o);
-void ablation(page& p, const options& o);
-void sensitivity(page& p, const options& o);
-void energy(page& p, const options& o);
+/// Figures 4 and 10: latency over the arrival rate, and where KV waits.
+void latency(results& out, const options& o);
+void fragmentation(results& out, const options& o);
+void skew(results& out, const options& o);
+void ablation(results& out, const options& o);
+void sensitivity(results& out, const options& o);
+void energy(results& out, const options& o);
 
-}  // namespace reproduce::phasor_page
+}  // namespace reproduce::phasor_runs
