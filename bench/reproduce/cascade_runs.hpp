@@ -65,7 +65,7 @@ inline sim::profile in_parallel(sim::profile p, int ways) {
 
 inline contestant llumnix() { return {"Llumnix-like", runs(published("llumnix"))}; }
 
-/// Those that know nothing of lengths, then CascadeInfer as published and ours.
+/// Systems that know nothing of lengths, then CascadeInfer as published and ours.
 inline std::vector<contestant> all_systems() {
   return {{"round-robin", runs(published("in-turn"))},
           llumnix(),
@@ -176,7 +176,7 @@ sweep sweep_of(const options& o, std::string name, const source& s, const sim::p
                const std::vector<load_point>& loads, bool with_slo = false, double seconds = 40, double warmup = 0);
 void show_sweeps(results& out, const std::vector<sweep>& sweeps);
 std::vector<load_point> loads_of(const source& s, const sim::profile& t, std::size_t instances,
-                           std::initializer_list<double> parts);
+                                 std::initializer_list<double> parts);
 /// Figure 12: objectives that are met.
 void attainment(results& out, const std::vector<const sweep*>& sweeps);
 /// Figures 14 and 15: layouts, and how ranges are refined.

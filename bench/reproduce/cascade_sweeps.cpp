@@ -64,18 +64,18 @@ void show_sweeps(results& out, const std::vector<sweep>& sweeps) {
       }
     }
   }
-  out.table("sweeps",
-            joined<std::string>({"experiment", "prefill_load", "rate_per_s", "system", "ttft_s±",
-                                 "ttft_to_round_robin_pct±", "ttft_to_best_baseline_pct±", "ttft_p99_s", "tpot_ms±",
-                                 "tpot_to_round_robin_pct±", "tpot_to_best_baseline_pct±", "tpot_p99_ms",
-                                 "normalized_ms±", "tokens_per_s±", "tokens_to_round_robin_ratio±",
-                                 "tokens_to_best_baseline_ratio±"},
-                                load_columns),
-            rows);
+  out.table(
+      "sweeps",
+      joined<std::string>({"experiment", "prefill_load", "rate_per_s", "system", "ttft_s±", "ttft_to_round_robin_pct±",
+                           "ttft_to_best_baseline_pct±", "ttft_p99_s", "tpot_ms±", "tpot_to_round_robin_pct±",
+                           "tpot_to_best_baseline_pct±", "tpot_p99_ms", "normalized_ms±", "tokens_per_s±",
+                           "tokens_to_round_robin_ratio±", "tokens_to_best_baseline_ratio±"},
+                          load_columns),
+      rows);
 }
 
 std::vector<load_point> loads_of(const source& s, const sim::profile& t, std::size_t instances,
-                           std::initializer_list<double> parts) {
+                                 std::initializer_list<double> parts) {
   std::vector<load_point> out;
   for (const double part : parts) out.push_back({fmt::format("{:.2f}", part), rate_for(s, t, instances, part)});
   return out;

@@ -77,8 +77,8 @@ void variants(results& out, const options& o) {
   plans(out, o);
 }
 
-// Four stages of four instances, cut at the quartiles of the final lengths; refined as the published system does, or left
-// there. The coefficient of variation of the output tokens per instance, mean of the stages.
+// Four stages of four instances, cut at the quartiles of the final lengths; refined as the published system does, or
+// left there. The coefficient of variation of the output tokens per instance, mean of the stages.
 void balance(results& out, const options& o) {
   std::vector<row> rows;
   for (const auto& [from, rate] : {std::pair{long_chat(), 30.0}, std::pair{chat(o), 7.0}, std::pair{chat(o), 70.0}}) {
@@ -122,8 +122,8 @@ void balance(results& out, const options& o) {
             rows);
 }
 
-// `bound`: the baseline on an attention kernel that spreads every batch perfectly. No grouping by length can take more from
-// the kernel than this.
+// `bound`: the baseline on an attention kernel that spreads every batch perfectly. No grouping by length can take more
+// from the kernel than this.
 void limits(results& out, const options& o) {
   const sim::profile h20 = on_h20(llama_3b());
   struct variation {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Traffic, clusters and loads drawn at random, which nobody chose: how `due-first` fares against every published
+// Traffic, clusters and loads drawn at random, not chosen: how `due-first` fares against every published
 // policy.
 #include "pascal_setting.hpp"
 
@@ -26,7 +26,7 @@ constexpr std::size_t requests = 3000;
 constexpr std::uint64_t first_seed = 7000;
 /// Means that differ by less than this count as equal.
 constexpr double alike = 1.02;
-/// Less than this nobody notices, in seconds.
+/// A difference below this is not noticed, in seconds.
 constexpr double unnoticed_s = 1e-3;
 constexpr const char* rivals =
     "fcfs,rr,pascal,pascal-paced,sarathi,sarathi-adaptive,trail,slack,autellix,past-future,distserve,splitwise,phasor,"
@@ -142,7 +142,7 @@ struct outcome {
 
 bool less(double a, double b) { return alike * a < b && a < b - unnoticed_s; }
 
-/// How many times `b` `a` is, where what nobody notices is no multiple.
+/// How many times `b` `a` is, where a difference that is not noticed is no multiple.
 double times(double a, double b) { return (a + unnoticed_s) / (b + unnoticed_s); }
 
 /// Whether `a` is nowhere behind `b`, and somewhere ahead.
@@ -253,10 +253,10 @@ void run(const options& o) {
     against_each.push_back(std::move(line));
   }
 
-  out.table("best",
-            {"metric", "ahead_pct", "alike_pct", "behind_pct", "p10_ratio", "median_ratio", "p90_ratio",
-             "largest_ratio"},
-            against_best);
+  out.table(
+      "best",
+      {"metric", "ahead_pct", "alike_pct", "behind_pct", "p10_ratio", "median_ratio", "p90_ratio", "largest_ratio"},
+      against_best);
   std::vector<std::string> header{"policy", "settings"};
   for (const metric& m : metrics) header.push_back(column_of(m.name) + "_ratio");
   out.table("each", joined<std::string>(header, {"due_first_dominates_pct", "dominates_due_first_pct"}), against_each);

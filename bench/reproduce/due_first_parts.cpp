@@ -13,8 +13,8 @@
 
 namespace reproduce::due_first_runs {
 
-// Where the planner expects too little of stages, "without stages" changes nothing. Last, the paper's policy, as it is and
-// with the same bound on its steps, which any policy could have.
+// Where the planner expects too little of stages, "without stages" changes nothing. Last, the paper's policy, as it is
+// and with the same bound on its steps, which any policy could have.
 void ablation(results& out, const options& o, const std::vector<setting>& settings) {
   const auto with_scores = [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
     const double noise = pars_setting::noise_for(lengths_of(history), tau_of_pars, 1);
@@ -55,14 +55,13 @@ void ablation(results& out, const options& o, const std::vector<setting>& settin
   out.table("parts", {"setting", "workload", "variant", "metric", "mean±", "change±", "unit"}, rows);
 }
 
-// Where a queue forms, no order lowers the longest time of every bin at once; docs/policies.md has the statements and their
-// proofs, for one server of a fixed speed. These instances are not of a fixed speed, so this is what is observed.
+// Where a queue forms, no order lowers the longest time of every bin at once; docs/policies.md has the statements and
+// their proofs, for one server of a fixed speed. These instances are not of a fixed speed, so this is what is observed.
 void conserved(results& out, const setting& s, const std::vector<std::vector<samples>>& found) {
   std::vector<row> rows;
   const auto ratio = [&](std::size_t t, auto&& get) {
-    return over_seeds(found[t].back(), [&](std::size_t k) {
-      return 100 * get(found[t].back()[k]) / get(found[t].front()[k]);
-    });
+    return over_seeds(found[t].back(),
+                      [&](std::size_t k) { return 100 * get(found[t].back()[k]) / get(found[t].front()[k]); });
   };
   for (std::size_t t = 0; t != s.trials.size(); ++t) {
     const auto& runs = found[t];
@@ -71,9 +70,10 @@ void conserved(results& out, const setting& s, const std::vector<std::vector<sam
                     ratio(t, [](const sample& x) { return x.numbers.window_tokens_per_s; }),
                     value(s.metrics[0], runs.back(), runs[0]), value(s.metrics[1], runs.back(), runs[0])});
   }
-  out.table("conserved",
-            {"workload", "token_time_pct±", "longest_ttft_pct±", "tokens_per_s_pct±", "best_bin_pct±", "worst_bin_pct±"},
-            rows);
+  out.table(
+      "conserved",
+      {"workload", "token_time_pct±", "longest_ttft_pct±", "tokens_per_s_pct±", "best_bin_pct±", "worst_bin_pct±"},
+      rows);
 }
 
 void frontier(results& out, const options& o, const setting& s) {

@@ -31,21 +31,20 @@ setting pascals(const options& o) {
   const auto against = [](auto& a, auto& b) { return compare_tails(tails_of(a.numbers), tails_of(b.numbers)); };
   const auto best = [=](auto& a, auto& b) { return 100 * (1 + against(a, b).best); };
   const auto worst = [=](auto& a, auto& b) { return 100 * (1 + against(a, b).worst); };
-  setting s{
-      .name = "PASCAL",
-      .ablated = "arena-chat, 0.99",
-      .theirs = 1,
-      .metrics =
-          {
-              {"best bin, % of FCFS", best, true, false, true},
-              {"worst bin, % of FCFS", worst, true, false, true},
-              {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }},
-              {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-              slo_missed(),
-              {"blocking P99, s", [](auto& a, auto&) { return a.numbers.blocking_p99; }},
-              {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
-          },
-      .trials = {}};
+  setting s{.name = "PASCAL",
+            .ablated = "arena-chat, 0.99",
+            .theirs = 1,
+            .metrics =
+                {
+                    {"best bin, % of FCFS", best, true, false, true},
+                    {"worst bin, % of FCFS", worst, true, false, true},
+                    {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }},
+                    {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                    slo_missed(),
+                    {"blocking P99, s", [](auto& a, auto&) { return a.numbers.blocking_p99; }},
+                    {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
+                },
+            .trials = {}};
   for (const auto& [name, seen] :
        {std::pair{"arena-chat", true}, std::pair{"r1-servegen", true}, std::pair{"reasoning-heavy", true},
         std::pair{"alpaca-chat", true}, std::pair{"reasoning-chat", false}}) {
@@ -119,16 +118,15 @@ setting parss(const options& o) {
 setting phasors(const options& o) {
   using namespace phasor_setting;
   constexpr double seconds = 500;
-  setting s{
-      .name = "Phasor",
-      .ablated = "production mix, 30/s",
-      .theirs = 1,
-      .metrics = {{"P99 end to end, s", [](auto& a, auto&) { return a.numbers.e2e.p99; }, true},
-                  {"P99 TTFT, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-                  {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
-                  {"tokens/s", [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "Phasor",
+            .ablated = "production mix, 30/s",
+            .theirs = 1,
+            .metrics = {{"P99 end to end, s", [](auto& a, auto&) { return a.numbers.e2e.p99; }, true},
+                        {"P99 TTFT, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                        {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
+                        {"tokens/s", [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
+                        fall_behind()},
+            .trials = {}};
   // A workload's lengths, if one is named, in place of the archetype's.
   for (const auto& [kind, rate, seen, lengths] :
        {std::tuple{"mix", 20, true, ""}, std::tuple{"mix", 30, true, ""}, std::tuple{"mix", 40, true, ""},
@@ -181,17 +179,16 @@ setting phasors(const options& o) {
 
 setting cascades(const options& o) {
   using namespace cascade_setting;
-  setting s{
-      .name = "CascadeInfer",
-      .ablated = "long-tailed, 120/s",
-      .theirs = 3,
-      .metrics = {{"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
-                  {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
-                  {"tokens/s", [](auto& a, auto&) { return a.throughput; }, true, true},
-                  {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-                  {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "CascadeInfer",
+            .ablated = "long-tailed, 120/s",
+            .theirs = 3,
+            .metrics = {{"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                        {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
+                        {"tokens/s", [](auto& a, auto&) { return a.throughput; }, true, true},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                        {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }},
+                        fall_behind()},
+            .trials = {}};
   const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen,
                        double seconds = 40) {
     const sim::profile p = on_h20(model);
@@ -234,19 +231,18 @@ setting cascades(const options& o) {
 }
 
 setting sessions(const options& o) {
-  setting s{
-      .name = "sessions",
-      .ablated = "",
-      .theirs = 3,
-      .metrics = {{"sessions, mean s", [](auto& a, auto&) { return a.numbers.session.mean; }, true},
-                  {"sessions, P99 s", [](auto& a, auto&) { return a.numbers.session.p99; }, true},
-                  {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
-                  {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
-                  {"good, %", [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
-                  {"prefix hits, %", [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
-                  {"TPOT P99, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "sessions",
+            .ablated = "",
+            .theirs = 3,
+            .metrics = {{"sessions, mean s", [](auto& a, auto&) { return a.numbers.session.mean; }, true},
+                        {"sessions, P99 s", [](auto& a, auto&) { return a.numbers.session.p99; }, true},
+                        {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                        {"good, %", [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
+                        {"prefix hits, %", [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
+                        {"TPOT P99, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
+                        fall_behind()},
+            .trials = {}};
   const auto add = [&](std::string_view workload, double rate, std::string_view machine, std::size_t blocks,
                        bool seen) {
     const sim::workload& w = sim::find_workload(workload);
@@ -280,16 +276,15 @@ setting sessions(const options& o) {
 }
 
 setting tenants(const options& o) {
-  setting s{
-      .name = "tenants",
-      .ablated = "",
-      .theirs = 1,
-      .metrics = {{"worst share, %", [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true, false,
-                   100},
-                  {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
-                  {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
-                  {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
-      .trials = {}};
+  setting s{.name = "tenants",
+            .ablated = "",
+            .theirs = 1,
+            .metrics = {{"worst share, %", [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true,
+                         false, 100},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                        {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
+                        {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
+            .trials = {}};
   const sim::workload& w = sim::find_workload("noisy-neighbour");
   for (const double rate : {6.0, 60.0}) {
     const std::size_t n = o.quick ? 200 : 3'000;

@@ -19,7 +19,8 @@ std::vector<sweep> sweeps() {
   const auto prompts = [](double n) { return std::pair{fmt::format("{:g}", n), sim::due_first_config{.prompts = n}}; };
   const auto weight = [](double w) { return std::pair{fmt::format("{:g}", w), sim::due_first_config{.programs = w}}; };
   return {
-      // Old programs against young ones: tokens of expected output that a token is worth which the program has been given.
+      // Old programs against young ones: tokens of expected output that a token is worth which the program has been
+      // given.
       {"programs",
        {weight(0.003), weight(0.01), weight(0.03), weight(0.1)},
        {{"sessions", "agentic, 1/s, h100-96gb-qwen-32b"}}},
@@ -114,9 +115,9 @@ void show_sweeps(results& out, const options& o, const std::vector<setting>& set
   out.table("parameters", {"parameter", "setting", "workload", "value", "metric", "mean±", "change±", "unit"}, rows);
 }
 
-// CascadeInfer's stages are planned from a history, and the best split of the pools is found on the very traffic; `due-first`
-// begins with nothing. These are its losses in the two settings, and the same runs when it is given the history that
-// `cascade` is given: changes are from the best of the others, as in the summary.
+// CascadeInfer's stages are planned from a history, and the best split of the pools is found on the very traffic;
+// `due-first` begins with nothing. These are its losses in the two settings, and the same runs when it is given the
+// history that `cascade` is given: changes are from the best of the others, as in the summary.
 void told(results& out, const options& o, std::span<const setting> settings, std::span<const found_type> found) {
   const contestant with_history{"told", [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
                                   return sim::run_due_first(c, rows, history, {}, quiet);

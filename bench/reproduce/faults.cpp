@@ -24,7 +24,7 @@ constexpr const char* objectives = "ttft=2,tpot=0.1";
 
 /// What is compared, of a run with the death and one without.
 struct sample {
-  double ttft = 0, ttft_before = 0;        // P99 of those who arrive from the death to a minute after the return
+  double ttft = 0, ttft_before = 0;  // P99 of the requests that arrive from the death to a minute after the return
   double goodput = 0, goodput_before = 0;  // of the same, part within the objectives
   double recovered = 0, recomputed = 0;
   double settles_s = 0;  // from the death until TTFT is as without it

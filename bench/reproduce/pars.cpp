@@ -37,8 +37,9 @@ void run_all(const options& o) {
   sim::run_parallel(o.seeds, o.threads,
                     [&](std::size_t s) { c.seeds[s] = split_and_train(c.prompts, c.data, c.held_out, before, s + 1); });
   facts(c);
-  // The prompts' own answers are short and alike. How much any order can gain depends on the spread of the lengths, so the
-  // same requests are also run with the lengths of other services: the order, and so the quality of every ranking, stays.
+  // The prompts' own answers are short and alike. How much any order can gain depends on the spread of the lengths, so
+  // the same requests are also run with the lengths of other services: the order, and so the quality of every ranking,
+  // stays.
   const answerer gpt4{real ? "GPT-4's lengths" : "made-up lengths"};
   const answerer sharegpt = spread_of("ShareGPT's spread", sim::detail::sharegpt_output);
   const answerer r1 = spread_of("R1's spread", sim::detail::servegen_output);

@@ -103,8 +103,8 @@ double mean_of(const std::vector<std::int64_t>& v, std::size_t without = static_
 
 }  // namespace
 
-// The paper trains on GPT-4's lengths and schedules Llama's and R1's requests. What that rests on: how far the order of one
-// model's lengths holds for another's.
+// The paper trains on GPT-4's lengths and schedules Llama's and R1's requests. What that rests on: how far the order of
+// one model's lengths holds for another's.
 void other_answerers(context& c) {
   const std::vector<std::string> columns{"metric", "order", "median", "p10", "p90"};
   if (c.o.data.empty()) {

@@ -47,32 +47,32 @@ answerer with_spread(const std::vector<sim::trace_row>& rows, double product) {
 }  // namespace
 
 void bursts(context& c, const std::vector<answerer>& answerers) {
-  const std::vector<contestant> who = contestants();
-  for (const answerer& a : answerers) add_runs(c, a.name, 0, 0, who, burst_runs(c, who, a));
+  const std::vector<contestant> systems = contestants();
+  for (const answerer& a : answerers) add_runs(c, a.name, 0, 0, systems, burst_runs(c, systems, a));
 }
 
-// Under FCFS long and short wait alike, so that the mean latency per token is about the mean wait times the mean of 1/L, and
-// the mean wait goes with the mean of L. An order by length spares the short ones the wait. So the gain should grow with
-// mean(L) x mean(1/L), whatever the model.
+// Under FCFS long and short wait alike, so that the mean latency per token is about the mean wait times the mean of
+// 1/L, and the mean wait goes with the mean of L. An order by length spares the short ones the wait. So the gain should
+// grow with mean(L) x mean(1/L), whatever the model.
 void spreads(context& c) {
   std::vector<row> table;
   const std::vector<contestant> all = contestants();
   for (const double product : {1.5, 2.0, 4.0, 8.0, 12.0, 16.0}) {
-    const std::vector<contestant> who{all.front(), all[unboosted_pars], all[unboosted_pars], all.back()};
+    const std::vector<contestant> systems{all.front(), all[unboosted_pars], all[unboosted_pars], all.back()};
     std::vector<experiment> seeds;
     for (const experiment& e : c.seeds) seeds.push_back(with_lengths(e, with_spread(e.rows, product)));
     std::vector<std::vector<float>> noisy(seeds.size());
     for (std::size_t s = 0; s != seeds.size(); ++s) noisy[s] = noised(seeds[s].scores[by_truth], paper_tau, s + 1);
     const runs_type runs = run_contestants(
-        c, who,
+        c, systems,
         [&](std::size_t k, std::size_t s) {
-          return burst(seeds[s], k == 1 ? noisy[s] : seeds[s].scores[who[k].scored]);
+          return burst(seeds[s], k == 1 ? noisy[s] : seeds[s].scores[systems[k].scored]);
         },
         [&](std::size_t s) { return seeds[s].history; });
     std::vector<double> products;
     for (const experiment& e : seeds) products.push_back(spread(e.rows));
     const std::array<std::string, 4> scores{"", fmt::format("tau-b {:g}", paper_tau), "PARS's model", "oracle"};
-    for (std::size_t k = 1; k != who.size(); ++k) {
+    for (std::size_t k = 1; k != systems.size(); ++k) {
       table.push_back({sim::estimate_mean(products), scores[k], ratio_of(runs.front(), runs[k], &outcome::mean),
                        ratio_of(runs.front(), runs[k], &outcome::p90)});
     }
@@ -80,8 +80,8 @@ void spreads(context& c) {
   c.out.table("spread", {"length_spread±", "scores", "fcfs_mean_ratio±", "fcfs_p90_ratio±"}, table);
 }
 
-// The burst again, scored by oracles that were made worse: the logarithm of the true length with normal noise, as much as
-// gives the tau-b named. FCFS is a tau-b of 0.
+// The burst again, scored by oracles that were made worse: the logarithm of the true length with normal noise, as much
+// as gives the tau-b named. FCFS is a tau-b of 0.
 void tau_curve(context& c, const std::vector<answerer>& answerers) {
   const std::vector<double> levels =
       c.o.quick ? std::vector<double>{0, 0.5, 1}
@@ -89,7 +89,7 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
   std::vector<row> table;
   std::vector<double> ours;
   for (const experiment& e : c.seeds) ours.push_back(e.tau);
-  const std::vector<contestant> who = contestants();
+  const std::vector<contestant> systems = contestants();
   for (const answerer& a : answerers) {
     std::vector<std::vector<outcome>> runs(levels.size(), std::vector<outcome>(c.seeds.size()));
     sim::run_parallel(levels.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
@@ -102,7 +102,7 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
       table.push_back({"noise", levels[l], a.name, ratio_of(runs[l], runs.back(), &outcome::mean),
                        ratio_of(runs[l], runs.back(), &outcome::p90)});
     }
-    const runs_type model = burst_runs(c, {who[unboosted_pars], who.back()}, a);
+    const runs_type model = burst_runs(c, {systems[unboosted_pars], systems.back()}, a);
     table.push_back({"model", sim::estimate_mean(ours).mean, a.name, ratio_of(model[0], model[1], &outcome::mean),
                      ratio_of(model[0], model[1], &outcome::p90)});
   }

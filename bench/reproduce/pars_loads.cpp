@@ -25,17 +25,19 @@ namespace reproduce::pars_runs {
 namespace {
 
 /// All contestants on Poisson arrivals at these loads. `rows(scored, rate, s)`: the requests of seed s with what they
-/// are ordered by; `history(s)`: what `due-first` has seen before. Load 1 is what the server completes when they come much
-/// too fast.
+/// are ordered by; `history(s)`: what `due-first` has seen before. Load 1 is what the server completes when they come
+/// much too fast.
 template <class Rows, class History>
-void at_loads(context& c, const std::vector<contestant>& who, const std::string& name, Rows&& rows, History&& history) {
+void at_loads(context& c, const std::vector<contestant>& systems, const std::string& name, Rows&& rows,
+              History&& history) {
   const std::vector<double> capacity =
       capacities(c, [&](double rate, std::size_t s) { return rows(first_come, rate, s); });
   for (const double load : loads) {
-    add_runs(c, name, load, load * sim::estimate_mean(capacity).mean, who,
-             run_contestants(
-                 c, who,
-                 [&](std::size_t k, std::size_t s) { return rows(who[k].scored, load * capacity[s], s); }, history));
+    add_runs(
+        c, name, load, load * sim::estimate_mean(capacity).mean, systems,
+        run_contestants(
+            c, systems, [&](std::size_t k, std::size_t s) { return rows(systems[k].scored, load * capacity[s], s); },
+            history));
   }
 }
 
@@ -55,8 +57,9 @@ void rates(context& c, const std::vector<answerer>& answerers) {
   }
 }
 
-// The texts of these prompts are not published, so that the scores are made: the logarithm of the true length with as much
-// normal noise as gives the tau-b of PARS's model here. The other two models are left out: there is nothing to train.
+// The texts of these prompts are not published, so that the scores are made: the logarithm of the true length with as
+// much normal noise as gives the tau-b of PARS's model here. The other two models are left out: there is nothing to
+// train.
 void own_prompts(context& c) {
   const sim::workload& w = sim::find_workload("r1-servegen");
   const std::size_t n = c.o.quick ? 300 : 4'000;
@@ -76,10 +79,10 @@ void own_prompts(context& c) {
     for (std::size_t i = 0; i != rows.size(); ++i) rows[i].score = scores[i];
     return rows;
   };
-  std::vector<contestant> who = contestants();
-  who.erase(who.begin() + pointwise_sjf, who.begin() + listwise_sjf + 1);
+  std::vector<contestant> systems = contestants();
+  systems.erase(systems.begin() + pointwise_sjf, systems.begin() + listwise_sjf + 1);
   at_loads(
-      c, who, std::string{w.name},
+      c, systems, std::string{w.name},
       [&](scored_by scored, double rate, std::size_t s) { return made(scored, rate, 201 + s); },
       [&](std::size_t s) { return made(by_pairwise, 1, 1201 + s); });
 }
@@ -93,36 +96,36 @@ void run_lengths(context& c, const answerer& a) {
   const std::vector<double> capacity =
       capacities(c, [&](double rate, std::size_t s) { return stream(seeds[s], {}, lengths.front(), rate, s + 1); });
   const std::vector<contestant> all = contestants();
-  const std::vector<contestant> who{all.front(), all[boosted_pars], all[unboosted_pars], all[smooth_pars], all.back()};
+  const std::vector<contestant> systems{all.front(), all[boosted_pars], all[unboosted_pars], all[smooth_pars],
+                                        all.back()};
   std::vector<row> table;
   for (const std::size_t n : lengths) {
     const runs_type runs = run_contestants(
-        c, who,
+        c, systems,
         [&](std::size_t k, std::size_t s) {
-          return stream(seeds[s], seeds[s].scores[who[k].scored], n, load * capacity[s], s + 1);
+          return stream(seeds[s], seeds[s].scores[systems[k].scored], n, load * capacity[s], s + 1);
         },
         [&](std::size_t s) { return seeds[s].history; });
-    for (std::size_t k = 0; k != who.size(); ++k) {
+    for (std::size_t k = 0; k != systems.size(); ++k) {
       const auto mean = [&](double outcome::*what, double unit) {
         return over_seeds(runs[k], [&](const outcome& r) { return unit * (r.*what); });
       };
-      table.push_back(joined<cell>(
-          {n, who[k].name, mean(&outcome::mean, 1000),
-           k == 0 ? cell{} : cell{ratio_of(runs.front(), runs[k], &outcome::mean)}, mean(&outcome::ttft_p99, 1),
-           mean(&outcome::longest_wait, 1)},
-          load_cells(runs[k])));
+      table.push_back(joined<cell>({n, systems[k].name, mean(&outcome::mean, 1000),
+                                    k == 0 ? cell{} : cell{ratio_of(runs.front(), runs[k], &outcome::mean)},
+                                    mean(&outcome::ttft_p99, 1), mean(&outcome::longest_wait, 1)},
+                                   load_cells(runs[k])));
     }
   }
   c.out.table("run_length",
-              joined<std::string>({"requests", "policy", "mean_ms_per_token±", "fcfs_mean_ratio±", "ttft_p99_s±",
-                                   "longest_wait_s±"},
-                                  load_columns),
+              joined<std::string>(
+                  {"requests", "policy", "mean_ms_per_token±", "fcfs_mean_ratio±", "ttft_p99_s±", "longest_wait_s±"},
+                  load_columns),
               table);
 }
 
-// Besides the paper's threshold, ageing that is smooth: no request is ever boosted, and the score is arrival + patience x q,
-// q in [0, 1] being the place of the predicted length among recent ones. A request that comes later by `patience` never
-// overtakes.
+// Besides the paper's threshold, ageing that is smooth: no request is ever boosted, and the score is arrival + patience
+// x q, q in [0, 1] being the place of the predicted length among recent ones. A request that comes later by `patience`
+// never overtakes.
 void starvation(context& c, const answerer& a) {
   std::vector<row> table;
   const std::vector<double> thresholds =

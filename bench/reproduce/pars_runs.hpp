@@ -255,7 +255,7 @@ inline sim::policy by_score(double threshold = never_boosted) {
   return sim::make_policy<tessera::pars<sim::request>>("pars", "", {.threshold = wait});
 }
 
-// -- one seed: who is served, and with what scores ------------------------------------------------------------------
+// -- one seed: the requests that are served, and their scores --------------------------------------------------------
 
 /// Lengths of an answerer. With a table, the prompts keep their order by length and get the lengths that answerer has
 /// at the same rank: the order, and every tau-b, stays; the spread is the other's.
@@ -278,7 +278,7 @@ struct experiment {
   std::vector<sim::trace_row> history;
 };
 
-/// Prompts that are in no training, beside those that are served.
+/// Prompts that are in no training, besides the served ones.
 inline constexpr std::size_t history_prompts = 1000;
 
 /// The held-out parts of a split drawn by `seed` and models trained on the rest.
@@ -367,8 +367,8 @@ struct contestant {
   double threshold = never_boosted;
 };
 
-/// Who is compared; the first is FCFS and the last the oracle. The three trained models are told apart where nobody is
-/// boosted, so that it is their order which counts.
+/// All systems: the first is FCFS and the last the oracle. The three trained models are told apart without a boost, so
+/// that it is their order which counts.
 inline std::vector<contestant> contestants() {
   const auto always = [](sim::policy p) { return [p](const std::vector<sim::trace_row>&) { return p; }; };
   const auto named = [&](std::string_view name) { return always(published(name)); };
@@ -438,21 +438,21 @@ using runs_type = std::vector<std::vector<outcome>>;
 /// Every contestant on every seed. `rows(k, s)`: what contestant k gets under seed s; `history(s)`: what `due-first`
 /// has seen before.
 template <class Rows, class History>
-runs_type run_contestants(const context& c, const std::vector<contestant>& who, Rows&& rows, History&& history) {
-  runs_type runs(who.size(), std::vector<outcome>(c.seeds.size()));
-  sim::run_parallel(who.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
-    const std::size_t k = i % who.size();
-    const std::size_t s = i / who.size();
-    runs[k][s] = run(who[k], c.profile, history(s), rows(k, s));
+runs_type run_contestants(const context& c, const std::vector<contestant>& systems, Rows&& rows, History&& history) {
+  runs_type runs(systems.size(), std::vector<outcome>(c.seeds.size()));
+  sim::run_parallel(systems.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
+    const std::size_t k = i % systems.size();
+    const std::size_t s = i / systems.size();
+    runs[k][s] = run(systems[k], c.profile, history(s), rows(k, s));
   });
   return runs;
 }
 
-inline runs_type burst_runs(const context& c, const std::vector<contestant>& who, const answerer& a) {
+inline runs_type burst_runs(const context& c, const std::vector<contestant>& systems, const answerer& a) {
   std::vector<experiment> seeds;
   for (const experiment& e : c.seeds) seeds.push_back(with_lengths(e, a));
   return run_contestants(
-      c, who, [&](std::size_t k, std::size_t s) { return burst(seeds[s], seeds[s].scores[who[k].scored]); },
+      c, systems, [&](std::size_t k, std::size_t s) { return burst(seeds[s], seeds[s].scores[systems[k].scored]); },
       [&](std::size_t s) { return seeds[s].history; });
 }
 
@@ -471,20 +471,20 @@ inline std::vector<cell> load_cells(const std::vector<outcome>& runs) {
 
 /// Adds what all contestants have done with the same requests. @param load is 0 for a burst.
 inline void add_runs(context& c, const std::string& lengths, double load, double rate,
-                     const std::vector<contestant>& who, const runs_type& runs) {
+                     const std::vector<contestant>& systems, const runs_type& runs) {
   const std::vector<outcome>& fcfs = runs.front();
   const std::vector<outcome>& oracle = runs.back();
-  for (std::size_t k = 0; k != who.size(); ++k) {
+  for (std::size_t k = 0; k != systems.size(); ++k) {
     const auto mean = [&](double outcome::*what, double unit) {
       return over_seeds(runs[k], [&](const outcome& r) { return unit * (r.*what); });
     };
     const bool burst = load == 0;
     c.runs.push_back(joined<cell>(
-        {burst ? "burst" : "Poisson", lengths, burst ? cell{} : cell{load}, burst ? cell{} : cell{rate}, who[k].name,
-         mean(&outcome::mean, 1000), mean(&outcome::p90, 1000), ratio_of(fcfs, runs[k], &outcome::mean),
-         ratio_of(fcfs, runs[k], &outcome::p90), ratio_of(runs[k], oracle, &outcome::mean), mean(&outcome::ttft_p99, 1),
-         mean(&outcome::longest_wait, 1),
-         std::isfinite(who[k].threshold) ? cell{mean(&outcome::boosted, 100)} : cell{}},
+        {burst ? "burst" : "Poisson", lengths, burst ? cell{} : cell{load}, burst ? cell{} : cell{rate},
+         systems[k].name, mean(&outcome::mean, 1000), mean(&outcome::p90, 1000),
+         ratio_of(fcfs, runs[k], &outcome::mean), ratio_of(fcfs, runs[k], &outcome::p90),
+         ratio_of(runs[k], oracle, &outcome::mean), mean(&outcome::ttft_p99, 1), mean(&outcome::longest_wait, 1),
+         std::isfinite(systems[k].threshold) ? cell{mean(&outcome::boosted, 100)} : cell{}},
         burst ? row(load_columns.size()) : load_cells(runs[k])));
   }
 }

@@ -16,17 +16,16 @@ void add_loads(std::vector<row>& rows, const std::vector<cell>& where, const std
   for (std::size_t i = 0; i != policies.size(); ++i) {
     const samples& s = all[i];
     const auto mean = [&](auto f) { return over(s, f); };
-    rows.push_back(joined(
-        joined(where, {policies[i].name, mean([](const sample& x) { return x.numbers.ttft.mean; }),
-                       mean([](const sample& x) { return x.numbers.ttft.p99; }),
-                       in_percent(mean([](const sample& x) { return x.numbers.slo_violation_rate; })),
-                       mean([](const sample& x) { return x.numbers.blocking_p99; }),
-                       mean([](const sample& x) { return x.numbers.kv_transfer_p99; }),
-                       mean([](const sample& x) { return x.numbers.window_tokens_per_s; }).mean,
-                       mean([](const sample& x) { return x.numbers.preemptions; }).mean,
-                       mean([](const sample& x) { return x.numbers.migrations; }).mean,
-                       mean([](const sample& x) { return x.same_target; }).mean}),
-        load_cells(s)));
+    rows.push_back(joined(joined(where, {policies[i].name, mean([](const sample& x) { return x.numbers.ttft.mean; }),
+                                         mean([](const sample& x) { return x.numbers.ttft.p99; }),
+                                         in_percent(mean([](const sample& x) { return x.numbers.slo_violation_rate; })),
+                                         mean([](const sample& x) { return x.numbers.blocking_p99; }),
+                                         mean([](const sample& x) { return x.numbers.kv_transfer_p99; }),
+                                         mean([](const sample& x) { return x.numbers.window_tokens_per_s; }).mean,
+                                         mean([](const sample& x) { return x.numbers.preemptions; }).mean,
+                                         mean([](const sample& x) { return x.numbers.migrations; }).mean,
+                                         mean([](const sample& x) { return x.same_target; }).mean}),
+                          load_cells(s)));
   }
 }
 
@@ -38,9 +37,9 @@ void add_bins(std::vector<row>& rows, const std::vector<cell>& where, const std:
        {"sarathi", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pascal-paced", "due-first", "oracle"}) {
     for (const char* base : {"fcfs", "rr", "rr-quanta"}) {
       const compared c = compare(all[at[name]], all[at[base]]);
-      rows.push_back(joined(
-          where, {name, base, in_percent(estimate{.mean = c.best, .half_width = c.best_half}), c.best_seconds, c.best_bin,
-                  in_percent(estimate{.mean = c.worst, .half_width = c.worst_half}), c.worst_bin}));
+      rows.push_back(
+          joined(where, {name, base, in_percent(estimate{.mean = c.best, .half_width = c.best_half}), c.best_seconds,
+                         c.best_bin, in_percent(estimate{.mean = c.worst, .half_width = c.worst_half}), c.worst_bin}));
     }
   }
 }

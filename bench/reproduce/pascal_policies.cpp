@@ -115,7 +115,7 @@ std::vector<sim::policy> ablations() {
   all.push_back(make_policy<pascal_scheduler, placement::least_kv, adaptively>(
       "arrivals count only what is held, ignore t (least-kv)", "", {}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, placement::least_kv, migrate_without_slo>(
-      "nobody looks at t", "", {}, {}, migrate_without_slo{by_the_paper}));
+      "t is not looked at", "", {}, {}, migrate_without_slo{by_the_paper}));
   all.push_back(sim::with_bounded_steps(pascal));
   all.back().name = "steps bounded";
   all.push_back(make_policy<tessera::round_robin<request>, pascal_arrival, adaptively>(

@@ -76,7 +76,7 @@ rows_type characterisation_rows(double rate, std::uint64_t seed, bool reasoning)
   return rows;
 }
 
-/// The highest rate at which the KV of all who run at once just fits on the GPU: the oracle needs all of its memory.
+/// The highest rate at which the KV of all running requests just fits on the GPU: the oracle needs all of its memory.
 double rate_that_fills(std::size_t seeds) {
   const auto peak = [&](double rate) {
     double most = 0;

@@ -71,8 +71,8 @@ void phantom(results& out) {
   out.table("batches", {"batch", "us_per_token", "arithmetic_pct", "memory_pct"}, rows);
 }
 
-// Figure 5: the most requests in flight of a closed loop with the P99 of TTFT and of TPOT within table 3, by bisection. The
-// best pools are found on other requests, half as many.
+// Figure 5: the most requests in flight of a closed loop with the P99 of TTFT and of TPOT within table 3, by bisection.
+// The best pools are found on other requests, half as many.
 void capacity(results& out, const options& all_seeds) {
   options o = all_seeds;
   o.seeds = std::min<std::size_t>(o.seeds, 5);

@@ -15,8 +15,9 @@
 
 namespace reproduce::phasor_runs {
 
-// Figure 6: code at 10 requests a second, where decode memory binds. Stranded: free blocks of workers that have fewer than a
-// typical request needs. Blocked: all free blocks while a request waits on one worker for memory that all together have.
+// Figure 6: code at 10 requests a second, where decode memory binds. Stranded: free blocks of workers that have fewer
+// than a typical request needs. Blocked: all free blocks while a request waits on one worker for memory that all
+// together have.
 void fragmentation(results& out, const options& o) {
   const std::vector<contestant> all{splitwise(), distserve(), phasor("Phasor", {}),
                                     phasor("Phasor without defragmentation", {.defragments = false})};
@@ -41,14 +42,14 @@ void fragmentation(results& out, const options& o) {
         load_cells(load)));
   }
   out.table("fragmentation",
-            joined<std::string>({"system", "blocked_mean_pct±", "blocked_peak_pct±", "stranded_mean_pct", "moves±",
-                                 "e2e_p99_s±"},
-                                load_columns),
+            joined<std::string>(
+                {"system", "blocked_mean_pct±", "blocked_peak_pct±", "stranded_mean_pct", "moves±", "e2e_p99_s±"},
+                load_columns),
             rows);
 }
 
-// Figure 7: the production mix, 35 requests a second from 90 s to 210 s, as many as four of these workers cannot compute. The
-// mean length of the longest prefill queue over that of the others.
+// Figure 7: the production mix, 35 requests a second from 90 s to 210 s, as many as four of these workers cannot
+// compute. The mean length of the longest prefill queue over that of the others.
 void skew(results& out, const options& o) {
   const contestant by_memory{"memory-aware",
                              [](const sim::cluster_options& c, const archetype&, const std::vector<trace_row>& rows) {
@@ -68,8 +69,8 @@ void skew(results& out, const options& o) {
   out.table("queues", {"routing", "queue_skew±", "ttft_p99_s±"}, rows);
 }
 
-// Table 2, relative to DistServe: P99 TTFT of summaries at 10 requests a second, P99 end to end of code at 10 and of the mix
-// at 30, and the capacity of figure 5.
+// Table 2, relative to DistServe: P99 TTFT of summaries at 10 requests a second, P99 end to end of code at 10 and of
+// the mix at 30, and the capacity of figure 5.
 void ablation(results& out, const options& o) {
   const std::vector<contestant> all{splitwise(),
                                     distserve(),
@@ -78,9 +79,10 @@ void ablation(results& out, const options& o) {
                                     phasor("without mixed pool", {.mixed_pool = false}),
                                     phasor("without defragmentation", {.defragments = false}),
                                     phasor_with_queues()};
-  const std::vector<std::array<double, 6>> paper{{1.22, 1.13, 1.34, 0.91, 0.86, 0.93}, {1, 1, 1, 1, 1, 1},
-                                                 {0.66, 0.91, 0.74, 1.59, 1.63, 1.85}, {0.92, 0.95, 0.90, 1.42, 1.55, 1.52},
-                                                 {0.72, 0.93, 0.82, 1.50, 1.58, 1.48}, {0.68, 0.96, 0.82, 1.35, 1.60, 1.68}};
+  const std::vector<std::array<double, 6>> paper{
+      {1.22, 1.13, 1.34, 0.91, 0.86, 0.93}, {1, 1, 1, 1, 1, 1},
+      {0.66, 0.91, 0.74, 1.59, 1.63, 1.85}, {0.92, 0.95, 0.90, 1.42, 1.55, 1.52},
+      {0.72, 0.93, 0.82, 1.50, 1.58, 1.48}, {0.68, 0.96, 0.82, 1.35, 1.60, 1.68}};
   const std::size_t requests = capacity_requests(o);
   struct measured {
     double summaries, code, mix, code_capacity, summaries_capacity, mix_capacity;
@@ -91,14 +93,15 @@ void ablation(results& out, const options& o) {
       return all[i].run(cluster_of(testbed(), rows.size()), find(name), rows).numbers;
     };
     return measured{run("L-S", 10).ttft.p99,
-               run("S-L", 10).e2e.p99,
-               run("mix", 30).e2e.p99,
-               slo_concurrency(all[i], find("S-L"), requests, requests, seed),
-               slo_concurrency(all[i], find("L-S"), requests, requests, seed),
-               slo_concurrency(all[i], find("mix"), requests, requests, seed)};
+                    run("S-L", 10).e2e.p99,
+                    run("mix", 30).e2e.p99,
+                    slo_concurrency(all[i], find("S-L"), requests, requests, seed),
+                    slo_concurrency(all[i], find("L-S"), requests, requests, seed),
+                    slo_concurrency(all[i], find("mix"), requests, requests, seed)};
   });
   const std::array<double measured::*, 6> columns{
-      &measured::summaries, &measured::code, &measured::mix, &measured::code_capacity, &measured::summaries_capacity, &measured::mix_capacity};
+      &measured::summaries,          &measured::code,        &measured::mix, &measured::code_capacity,
+      &measured::summaries_capacity, &measured::mix_capacity};
   std::vector<row> rows;
   for (std::size_t i = 0; i != all.size(); ++i) {
     row cells{all[i].name};
@@ -111,8 +114,8 @@ void ablation(results& out, const options& o) {
   }
   std::vector<std::string> header{"system"};
   for (const char* from : {"", "paper_"}) {
-    for (const char* name : {"summaries_ttft_p99", "code_e2e_p99", "mix_e2e_p99", "code_capacity", "summaries_capacity",
-                             "mix_capacity"}) {
+    for (const char* name :
+         {"summaries_ttft_p99", "code_e2e_p99", "mix_e2e_p99", "code_capacity", "summaries_capacity", "mix_capacity"}) {
       header.push_back(fmt::format("{}{}_ratio", from, name));
     }
   }
@@ -131,8 +134,9 @@ void sensitivity(results& out, const options& o) {
                                     phasor("theta_flow 0.50", {.theta_flow = 0.5}),
                                     phasor("theta_flow 0.80", {.theta_flow = 0.8})};
   using pair = std::array<double, 2>;
-  const std::array<pair, 9> paper{pair{1, 1},       pair{1.14, 1.18}, pair{0.99, 1.00}, pair{1.09, 1.12}, pair{1.00, 1.00},
-                                  pair{0.99, 0.99}, pair{1.06, 1.08}, pair{1.02, 1.01}, pair{1.04, 1.03}};
+  const std::array<pair, 9> paper{pair{1, 1},       pair{1.14, 1.18}, pair{0.99, 1.00},
+                                  pair{1.09, 1.12}, pair{1.00, 1.00}, pair{0.99, 0.99},
+                                  pair{1.06, 1.08}, pair{1.02, 1.01}, pair{1.04, 1.03}};
   const auto runs = run_all(o, all.size(), [&](std::size_t i, std::uint64_t seed) {
     const auto rows = steady(find("mix"), 20, requests_at(o, 20), seed);
     return all[i].run(cluster_of(testbed(), rows.size()), find("mix"), rows).numbers;
@@ -181,8 +185,8 @@ void energy(results& out, const options& o) {
                     mean_of(runs[i], [&](const run_result& r) { return joules(r) / outputs(r); }).mean, paper[i][0],
                     paper[i][1]});
   }
-  out.table("energy",
-            {"system", "watts", "tokens_per_s", "joules_per_token", "paper_watts", "paper_joules_per_token"}, rows);
+  out.table("energy", {"system", "watts", "tokens_per_s", "joules_per_token", "paper_watts", "paper_joules_per_token"},
+            rows);
 }
 
 }  // namespace reproduce::phasor_runs

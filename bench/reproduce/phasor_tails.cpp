@@ -117,13 +117,13 @@ void latency(results& out, const options& o) {
     return sim::estimate_mean(values);
   };
   const auto against = [&](const char* name, cell paper, std::size_t theirs) {
-    return row{name, std::move(paper), high(phasor_332, theirs), high(phasor_best, theirs), high(phasor_queues, theirs)};
+    return row{name, std::move(paper), high(phasor_332, theirs), high(phasor_best, theirs),
+               high(phasor_queues, theirs)};
   };
-  out.table("headline",
-            {"baseline", "paper_pct", "phasor_332_pct±", "phasor_best_pools_pct±", "queues_counted_pct±"},
+  out.table("headline", {"baseline", "paper_pct", "phasor_332_pct±", "phasor_best_pools_pct±", "queues_counted_pct±"},
             {against("Splitwise", -38.9, splitwise_332), against("DistServe, 4/4", -25.7, distserve_44),
-             against("DistServe, planned", {}, distserve_planned),
-             against("DistServe, best split", {}, distserve_best), against("colocated", {}, colocated)});
+             against("DistServe, planned", {}, distserve_planned), against("DistServe, best split", {}, distserve_best),
+             against("colocated", {}, colocated)});
   // So far a sequence whose KV waits for a decode worker holds no memory, which the paper leaves open. In DistServe it
   // holds the prefill worker's.
   const auto some = [&](std::initializer_list<double> of) {

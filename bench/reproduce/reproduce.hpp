@@ -95,8 +95,8 @@ class results {
   std::vector<std::pair<std::string, std::string>> files_;  ///< Name and text.
 };
 
-/// The columns of `load_cells`: of how many runs the queue grows, of how many no queue but the number that runs grows, of
-/// how many nothing grows; and by what part of the arrivals the queue grows, in per cent, mean over all runs.
+/// The columns of `load_cells`: of how many runs the queue grows, of how many no queue but the number that runs grows,
+/// of how many nothing grows; and by what part of the arrivals the queue grows, in per cent, mean over all runs.
 inline const std::vector<std::string> load_columns{"overload_runs", "unsettled_runs", "carried_runs", "backlog_pct"};
 [[nodiscard]] std::vector<cell> load_cells(const std::vector<sim::load_verdict>& runs);
 
