@@ -12,6 +12,7 @@ headers. So plot.py can draw either.
 --self-test: every defect that the check is for is seen, in a copy.
 Exit codes: 0 all is well, 1 something is wrong, 2 misuse.
 """
+
 import csv
 import pathlib
 import re
@@ -67,7 +68,9 @@ def check(root):
             errors.append(f"{page}: {words} words; at most {WORDS} are allowed")
         targets = {(page.parent / t).resolve() for t in re.findall(r"\]\(([^)#\s]+)", text)}
         linked |= targets
-        shown.setdefault(folder, set()).update(t for t in targets if t.suffix == ".svg" and t.parent == folder.resolve())
+        shown.setdefault(folder, set()).update(
+            t for t in targets if t.suffix == ".svg" and t.parent == folder.resolve()
+        )
     for folder, pictures in shown.items():
         if not 1 <= len(pictures) <= PICTURES:
             errors.append(f"{folder}: {len(pictures)} pictures are shown; one to {PICTURES} are wanted")
@@ -85,21 +88,27 @@ def check_made(root, made, names):
         kept = {p.name: p for p in (root / "docs" / "results" / name).glob("*.csv")}
         new = {p.name: p for p in (made / name).glob("*.csv")}
         for file in sorted(kept.keys() ^ new.keys()):
-            errors.append(f"{name}/{file}: {'not written by reproduce' if file in kept else 'not kept in docs/results'}")
+            errors.append(
+                f"{name}/{file}: {'not written by reproduce' if file in kept else 'not kept in docs/results'}"
+            )
         for file in sorted(kept.keys() & new.keys()):
             files += 1
             if header_of(kept[file]) != header_of(new[file]):
-                errors.append(f"{name}/{file}: reproduce writes the columns {header_of(new[file])}, "
-                              f"docs/results has {header_of(kept[file])}")
+                errors.append(
+                    f"{name}/{file}: reproduce writes the columns {header_of(new[file])}, "
+                    f"docs/results has {header_of(kept[file])}"
+                )
     return errors, files
 
 
 def self_test(root):
     """The defects that are not seen."""
+
     def edited(path, old, new):
         def edit(results):
             text = (results / path).read_text(encoding="utf-8")
             (results / path).write_text(new + text if old is None else text.replace(old, new, 1), encoding="utf-8")
+
         return edit
 
     defects = {
@@ -127,8 +136,11 @@ def self_test(root):
         if not check_made(root, copy / "docs" / "results", ["faults"])[0]:
             missed.append("other columns")
         table.write_text(kept.replace("1.27", "2.27", 1), encoding="utf-8")
-        drawn = subprocess.run([sys.executable, copy / "docs" / "results" / "plot.py", "--check", "faults"],
-                               stderr=subprocess.PIPE, check=False)
+        drawn = subprocess.run(
+            [sys.executable, copy / "docs" / "results" / "plot.py", "--check", "faults"],
+            stderr=subprocess.PIPE,
+            check=False,
+        )
         if drawn.returncode not in (1, 77):
             missed.append("a picture of other numbers")
     return missed, len(defects) + 2
