@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_results.py ROOT [--self-test]     check_results.py ROOT --made FOLDER NAME...
 
-Checks docs/results under ROOT. A page has at most WORDS words and shows one to three pictures of its folder. A CSV file has a
-header of plain names, as many fields in each row, and an interval `x_ci95` right behind its mean `x`. Every CSV file is
-linked from its page.
+Checks docs/results under ROOT. A page has at most WORDS words and shows one to three pictures of its folder. A CSV
+file has a header of plain names, as many fields in each row, and an interval `x_ci95` right behind its mean `x`. Every
+CSV file is linked from its page.
 
 --made: FOLDER/NAME, what `reproduce NAME` has written, has the files of docs/results/NAME that it is for, with the same
 headers. So plot.py can draw either.
@@ -12,7 +12,6 @@ headers. So plot.py can draw either.
 --self-test: every defect that the check is for is seen, in a copy.
 Exit codes: 0 all is well, 1 something is wrong, 2 misuse.
 """
-
 import csv
 import pathlib
 import re
@@ -68,9 +67,8 @@ def check(root):
             errors.append(f"{page}: {words} words; at most {WORDS} are allowed")
         targets = {(page.parent / t).resolve() for t in re.findall(r"\]\(([^)#\s]+)", text)}
         linked |= targets
-        shown.setdefault(folder, set()).update(
-            t for t in targets if t.suffix == ".svg" and t.parent == folder.resolve()
-        )
+        here = {t for t in targets if t.suffix == ".svg" and t.parent == folder.resolve()}
+        shown.setdefault(folder, set()).update(here)
     for folder, pictures in shown.items():
         if not 1 <= len(pictures) <= PICTURES:
             errors.append(f"{folder}: {len(pictures)} pictures are shown; one to {PICTURES} are wanted")
@@ -88,27 +86,22 @@ def check_made(root, made, names):
         kept = {p.name: p for p in (root / "docs" / "results" / name).glob("*.csv")}
         new = {p.name: p for p in (made / name).glob("*.csv")}
         for file in sorted(kept.keys() ^ new.keys()):
-            errors.append(
-                f"{name}/{file}: {'not written by reproduce' if file in kept else 'not kept in docs/results'}"
-            )
+            what = "not written by reproduce" if file in kept else "not kept in docs/results"
+            errors.append(f"{name}/{file}: {what}")
         for file in sorted(kept.keys() & new.keys()):
             files += 1
             if header_of(kept[file]) != header_of(new[file]):
-                errors.append(
-                    f"{name}/{file}: reproduce writes the columns {header_of(new[file])}, "
-                    f"docs/results has {header_of(kept[file])}"
-                )
+                errors.append(f"{name}/{file}: reproduce writes the columns {header_of(new[file])}, "
+                              f"docs/results has {header_of(kept[file])}")
     return errors, files
 
 
 def self_test(root):
     """The defects that are not seen."""
-
     def edited(path, old, new):
         def edit(results):
             text = (results / path).read_text(encoding="utf-8")
             (results / path).write_text(new + text if old is None else text.replace(old, new, 1), encoding="utf-8")
-
         return edit
 
     defects = {
@@ -136,11 +129,8 @@ def self_test(root):
         if not check_made(root, copy / "docs" / "results", ["faults"])[0]:
             missed.append("other columns")
         table.write_text(kept.replace("1.27", "2.27", 1), encoding="utf-8")
-        drawn = subprocess.run(
-            [sys.executable, copy / "docs" / "results" / "plot.py", "--check", "faults"],
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+        drawn = subprocess.run([sys.executable, copy / "docs" / "results" / "plot.py", "--check", "faults"],
+                               stderr=subprocess.PIPE, check=False)
         if drawn.returncode not in (1, 77):
             missed.append("a picture of other numbers")
     return missed, len(defects) + 2

@@ -9,7 +9,6 @@ Bars and whiskers are means with their 95 % intervals, unless the picture says o
 --out writes to FOLDER/PAGE instead.
 Exit codes: 0 done, 1 a picture differs, 2 misuse, 77 matplotlib VERSION is not here (`script/plots` installs it).
 """
-
 import argparse
 import csv
 import math
@@ -63,35 +62,14 @@ class Drawing:
         import matplotlib
 
         matplotlib.use("svg")
-        matplotlib.rcParams.update(
-            {
-                "svg.hashsalt": "tessera",
-                "svg.fonttype": "none",
-                "font.family": "sans-serif",
-                "font.size": 9,
-                "axes.titlesize": 9,
-                "axes.labelsize": 9,
-                "xtick.labelsize": 8,
-                "ytick.labelsize": 8,
-                "legend.fontsize": 8,
-                "axes.spines.top": False,
-                "axes.spines.right": False,
-                "axes.grid": True,
-                "grid.color": "#dddddd",
-                "grid.linewidth": 0.6,
-                "axes.axisbelow": True,
-                "axes.edgecolor": INK,
-                "xtick.color": INK,
-                "ytick.color": INK,
-                "text.color": "#222222",
-                "axes.labelcolor": "#222222",
-                "legend.frameon": False,
-                "lines.linewidth": 1.4,
-                "lines.markersize": 3.5,
-                "errorbar.capsize": 0,
-                "path.simplify": True,
-            }
-        )
+        matplotlib.rcParams.update({
+            "svg.hashsalt": "tessera", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9,
+            "axes.titlesize": 9, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8,
+            "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd",
+            "grid.linewidth": 0.6, "axes.axisbelow": True, "axes.edgecolor": INK, "xtick.color": INK,
+            "ytick.color": INK, "text.color": "#222222", "axes.labelcolor": "#222222", "legend.frameon": False,
+            "lines.linewidth": 1.4, "lines.markersize": 3.5, "errorbar.capsize": 0, "path.simplify": True,
+        })
         from matplotlib import pyplot
 
         self.pyplot = pyplot
@@ -147,14 +125,8 @@ def curves(ax, found, by, x, y, names=None, scale=1.0):
     """A line with whiskers for each value of `by`."""
     for i, name in enumerate(names or unique(found, by)):
         mine = [r for r in found if r[by] == name]
-        ax.errorbar(
-            [number(r, x) for r in mine],
-            [scale * number(r, y) for r in mine],
-            yerr=[scale * half(r, y) for r in mine],
-            marker="o",
-            label=name,
-            color=COLOURS[i % len(COLOURS)],
-        )
+        ax.errorbar([number(r, x) for r in mine], [scale * number(r, y) for r in mine],
+                    yerr=[scale * half(r, y) for r in mine], marker="o", label=name, color=COLOURS[i % len(COLOURS)])
 
 
 def bars(ax, labels, groups, horizontal=False):
@@ -164,14 +136,11 @@ def bars(ax, labels, groups, horizontal=False):
         at = [k + (i - (len(groups) - 1) / 2) * size for k in range(len(labels))]
         colour = COLOURS[i % len(COLOURS)]
         whiskers = halves if halves and any(halves) else None
+        look = {"label": name, "color": colour, "error_kw": {"elinewidth": 0.8, "ecolor": INK}}
         if horizontal:
-            ax.barh(
-                at, values, size, xerr=whiskers, label=name, color=colour, error_kw={"elinewidth": 0.8, "ecolor": INK}
-            )
+            ax.barh(at, values, size, xerr=whiskers, **look)
         else:
-            ax.bar(
-                at, values, size, yerr=whiskers, label=name, color=colour, error_kw={"elinewidth": 0.8, "ecolor": INK}
-            )
+            ax.bar(at, values, size, yerr=whiskers, **look)
     if horizontal:
         ax.set_yticks(range(len(labels)), labels)
         ax.invert_yaxis()
@@ -202,17 +171,12 @@ def by_name(found, column, names, y):
 
 def cascade(d):
     figure, axes = d.axes(3, 3, 2.2)
-    for line, (experiment, title) in enumerate(
-        [
-            ("long-tailed", "long-tailed, 40 s"),
-            ("long-tailed, 40 minutes", "long-tailed, 40 min"),
-            ("ShareGPT", "ShareGPT, 40 s"),
-        ]
-    ):
+    for line, (experiment, title) in enumerate([("long-tailed", "long-tailed, 40 s"),
+                                                ("long-tailed, 40 minutes", "long-tailed, 40 min"),
+                                                ("ShareGPT", "ShareGPT, 40 s")]):
         found = rows("cascade/sweeps", experiment=experiment)
-        for place, (y, name, scale) in enumerate(
-            [("ttft_s", "mean TTFT, s", 1), ("tpot_ms", "mean TPOT, ms", 1), ("tokens_per_s", "1,000 tokens/s", 1e-3)]
-        ):
+        for place, (y, name, scale) in enumerate([("ttft_s", "mean TTFT, s", 1), ("tpot_ms", "mean TPOT, ms", 1),
+                                                  ("tokens_per_s", "1,000 tokens/s", 1e-3)]):
             ax = axes[3 * line + place]
             curves(ax, found, "system", "rate_per_s", y, scale=scale)
             ax.set(title=f"{title}: {name}", xlabel="requests/s" if line == 2 else "")
@@ -224,11 +188,8 @@ def cascade(d):
     cases = unique(found, "case")
     figure, axes = d.axes(2, 1, 3.6, sharey=True)
     for ax, y, name in [(axes[0], "tpot_change_pct", "mean TPOT"), (axes[1], "tokens_per_s_change_pct", "tokens/s")]:
-        dots(
-            ax,
-            cases,
-            [(s, *by_name([r for r in found if r["system"] == s], "case", cases, y)) for s in unique(found, "system")],
-        )
+        dots(ax, cases, [(s, *by_name([r for r in found if r["system"] == s], "case", cases, y))
+                         for s in unique(found, "system")])
         ax.axvline(0, color=INK, linewidth=0.8)
         ax.set_xscale("symlog", linthresh=100)
         ax.set_xlim(-100, 400)
@@ -243,9 +204,8 @@ def pascal(d):
     figure, axes = d.axes(3, 2, 2.4)
     for line, workload in enumerate(["alpaca-chat", "arena-chat"]):
         found = rows("pascal/loads", workload=workload, policy=policies)
-        for place, (y, name) in enumerate(
-            [("ttft_s", "mean TTFT, s"), ("ttft_p99_s", "P99 TTFT, s"), ("slo_missed_pct", "SLO missed, %")]
-        ):
+        for place, (y, name) in enumerate([("ttft_s", "mean TTFT, s"), ("ttft_p99_s", "P99 TTFT, s"),
+                                           ("slo_missed_pct", "SLO missed, %")]):
             ax = axes[3 * line + place]
             curves(ax, found, "policy", "load_pct", y, policies)
             ax.set(title=f"{workload}: {name}", xlabel="load, % of FCFS's saturation" if line else "")
@@ -258,14 +218,8 @@ def pascal(d):
         curves(ax, found, "policy", "load_pct", "best_pct")
         for i, policy in enumerate(unique(found, "policy")):
             mine = [r for r in found if r["policy"] == policy]
-            ax.errorbar(
-                [number(r, "load_pct") for r in mine],
-                [number(r, "worst_pct") for r in mine],
-                yerr=[half(r, "worst_pct") for r in mine],
-                marker="s",
-                linestyle="--",
-                color=COLOURS[i],
-            )
+            ax.errorbar([number(r, "load_pct") for r in mine], [number(r, "worst_pct") for r in mine],
+                        yerr=[half(r, "worst_pct") for r in mine], marker="s", linestyle="--", color=COLOURS[i])
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.set(title=workload, xlabel="load, %")
         ax.set_xticks([int(level) for level in unique(found, "load_pct")])
@@ -273,20 +227,12 @@ def pascal(d):
     d.save(figure, "bins", axes[0].get_legend_handles_labels(), 3)
 
     figure, axes = d.axes(2, 1, 2.6)
-    for ax, phase, y, name in [
-        (axes[0], "reasoning", "to_oracle_ratio", "all tokens reason: latency, times the oracle"),
-        (axes[1], "answering", "slo_met_pct", "all tokens answer: SLO met, %"),
-    ]:
+    for ax, phase, y, name in [(axes[0], "reasoning", "to_oracle_ratio", "all tokens reason: time, times the oracle"),
+                               (axes[1], "answering", "slo_met_pct", "all tokens answer: SLO met, %")]:
         found = rows("pascal/phases", phase=phase)
         lengths = unique(found, "tokens")
-        bars(
-            ax,
-            lengths,
-            [
-                (p, by_name([r for r in found if r["policy"] == p], "tokens", lengths, y)[0], None)
-                for p in unique(found, "policy")
-            ],
-        )
+        bars(ax, lengths, [(p, by_name([r for r in found if r["policy"] == p], "tokens", lengths, y)[0], None)
+                           for p in unique(found, "policy")])
         ax.set(title=name, xlabel="tokens")
     d.save(figure, "phases", axes[0].get_legend_handles_labels(), 4)
 
@@ -294,21 +240,13 @@ def pascal(d):
 def phasor(d):
     mix = rows("phasor/tails", kv_waits_at="nowhere", kind="mix")
     figure, axes = d.axes(3, 1, 3.0)
-    shown = [
-        "Splitwise 3/3/2",
-        "DistServe 4/4",
-        "DistServe, best split",
-        "colocated",
-        "Phasor 3/3/2",
-        "Phasor, best pools",
-    ]
+    shown = ["Splitwise 3/3/2", "DistServe 4/4", "DistServe, best split", "colocated", "Phasor 3/3/2",
+             "Phasor, best pools"]
     curves(axes[0], mix, "system", "rate_per_s", "e2e_p99_s", shown)
     log(axes[0].yaxis)
     axes[0].set(title="production mix: P99 end to end, s", xlabel="requests/s")
-    for ax, y, name in [
-        (axes[1], "phasor_332_to_it_pct", "Phasor 3/3/2"),
-        (axes[2], "phasor_best_to_it_pct", "Phasor, best pools"),
-    ]:
+    for ax, y, name in [(axes[1], "phasor_332_to_it_pct", "Phasor 3/3/2"),
+                        (axes[2], "phasor_best_to_it_pct", "Phasor, best pools")]:
         curves(ax, mix, "system", "rate_per_s", y, shown[:4])
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.set(title=f"{name}: change of P99, %", xlabel="requests/s")
@@ -317,14 +255,8 @@ def phasor(d):
     found = rows("phasor/concurrency")
     kinds = unique(found, "kind")
     figure, axes = d.axes(1, 1, 3.8)
-    dots(
-        axes[0],
-        kinds,
-        [
-            (s, *by_name([r for r in found if r["system"] == s], "kind", kinds, "in_flight"))
-            for s in unique(found, "system")
-        ],
-    )
+    dots(axes[0], kinds, [(s, *by_name([r for r in found if r["system"] == s], "kind", kinds, "in_flight"))
+                          for s in unique(found, "system")])
     log(axes[0].xaxis)
     axes[0].set(title="requests in flight with the P99 of TTFT and of TPOT within their limits")
     d.save(figure, "concurrency", axes[0].get_legend_handles_labels(), 4)
@@ -339,15 +271,8 @@ def pars(d):
     axes[0].set(title="burst: mean latency, times the true order", xlabel="tau-b of the scores")
     model = rows("pars/tau", scores="model")
     for i, r in enumerate(model):
-        axes[0].errorbar(
-            number(r, "tau_b"),
-            number(r, "to_oracle_mean_ratio"),
-            yerr=half(r, "to_oracle_mean_ratio"),
-            fmt="s",
-            color=COLOURS[i],
-            markerfacecolor="none",
-            label=f"PARS's model, {r['lengths']}",
-        )
+        axes[0].errorbar(number(r, "tau_b"), number(r, "to_oracle_mean_ratio"), yerr=half(r, "to_oracle_mean_ratio"),
+                         fmt="s", color=COLOURS[i], markerfacecolor="none", label=f"PARS's model, {r['lengths']}")
     axes[0].legend()
     found = rows("pars/spread")
     curves(axes[1], found, "scores", "length_spread", "fcfs_mean_ratio")
@@ -363,14 +288,8 @@ def pars(d):
     axes[2].legend(loc="upper left")
     d.save(figure, "gain")
 
-    shown = [
-        "FCFS",
-        "PARS, boosted after 120 s",
-        "PARS, never boosted",
-        "PARS, smooth ageing",
-        "due-first",
-        "oracle SJF, never boosted",
-    ]
+    shown = ["FCFS", "PARS, boosted after 120 s", "PARS, never boosted", "PARS, smooth ageing", "due-first",
+             "oracle SJF, never boosted"]
     figure, axes = d.axes(3, 1, 2.9)
     for ax, lengths in zip(axes, ["GPT-4's lengths", "R1's spread", "r1-servegen"], strict=True):
         curves(ax, rows("pars/runs", arrivals="Poisson", lengths=lengths), "policy", "load", "mean_ms_per_token", shown)
@@ -390,16 +309,9 @@ def due_first(d):
         mine.sort(key=lambda r: sign[id(r)] * number(r, "change"))
         for verdict, colour in colours.items():
             at = [k for k, r in enumerate(mine) if r["verdict"] == verdict]
-            ax.errorbar(
-                at,
-                [sign[id(mine[k])] * number(mine[k], "change") for k in at],
-                yerr=[half(mine[k], "change") for k in at],
-                fmt="o",
-                markersize=2.5,
-                elinewidth=0.8,
-                color=colour,
-                label=verdict,
-            )
+            ax.errorbar(at, [sign[id(mine[k])] * number(mine[k], "change") for k in at],
+                        yerr=[half(mine[k], "change") for k in at], fmt="o", markersize=2.5, elinewidth=0.8,
+                        color=colour, label=verdict)
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.set_yscale("symlog", linthresh=10)
         ax.set_yticks([-100, -10, 0, 10, 100], ["-100", "-10", "0", "10", "100"])
@@ -412,21 +324,10 @@ def due_first(d):
     for i, workload in enumerate(unique(found, "workload")):
         mine = [r for r in found if r["workload"] == workload]
         x, y = "worst_bin_pct_of_fcfs", "best_bin_pct_of_fcfs"
-        axes[0].errorbar(
-            [number(r, x) for r in mine],
-            [number(r, y) for r in mine],
-            xerr=[half(r, x) for r in mine],
-            yerr=[half(r, y) for r in mine],
-            marker="o",
-            elinewidth=0.6,
-            color=COLOURS[i],
-            label=workload,
-        )
-    axes[0].set(
-        title="pace from 0 (top left) to 0.2 s a token (bottom right)",
-        xlabel="P99 TTFT of the worst bin, % of FCFS",
-        ylabel="of the best bin, % of FCFS",
-    )
+        axes[0].errorbar([number(r, x) for r in mine], [number(r, y) for r in mine], xerr=[half(r, x) for r in mine],
+                         yerr=[half(r, y) for r in mine], marker="o", elinewidth=0.6, color=COLOURS[i], label=workload)
+    axes[0].set(title="pace from 0 (top left) to 0.2 s a token (bottom right)",
+                xlabel="P99 TTFT of the worst bin, % of FCFS", ylabel="of the best bin, % of FCFS")
     axes[0].legend()
     d.save(figure, "pace")
 
@@ -436,11 +337,8 @@ def drawn(d):
     found = rows("drawn/best")
     metrics = [r["metric"] for r in found]
     left = [0.0] * len(found)
-    for column, name, colour in [
-        ("ahead_pct", "ahead", COLOURS[2]),
-        ("alike_pct", "within 2 %", "#bbbbbb"),
-        ("behind_pct", "behind", COLOURS[1]),
-    ]:
+    for column, name, colour in [("ahead_pct", "ahead", COLOURS[2]), ("alike_pct", "within 2 %", "#bbbbbb"),
+                                 ("behind_pct", "behind", COLOURS[1])]:
         values = [number(r, column) for r in found]
         axes[0].barh(range(len(found)), values, 0.7, left=left, color=colour, label=name)
         left = [a + b for a, b in zip(left, values, strict=True)]
@@ -450,9 +348,8 @@ def drawn(d):
     axes[0].legend(loc="upper center", bbox_to_anchor=(0.4, -0.18), ncols=3)
     each = sorted(rows("drawn/each"), key=lambda r: number(r, "end_to_end_mean_s_ratio"))
     names = [r["policy"] for r in each]
-    axes[1].barh(
-        range(len(each)), [number(r, "end_to_end_mean_s_ratio") - 1 for r in each], 0.7, left=1, color=COLOURS[0]
-    )
+    longer = [number(r, "end_to_end_mean_s_ratio") - 1 for r in each]
+    axes[1].barh(range(len(each)), longer, 0.7, left=1, color=COLOURS[0])
     axes[1].set_yticks(range(len(each)), names)
     axes[1].invert_yaxis()
     axes[1].axvline(1, color=INK, linewidth=0.8)
@@ -461,21 +358,13 @@ def drawn(d):
 
 
 def faults(d):
-    found = list(rows("faults/deaths"))
+    found = rows("faults/deaths")
     names = [f"{r['policy']}, {r['dead_worker']}" if r["dead_worker"] else r["policy"] for r in found]
     figure, axes = d.axes(2, 1, 5.6, sharey=True)
-    for ax, y, without, title in [
-        (axes[0], "ttft_p99_s", "ttft_p99_without_s", "P99 TTFT, s"),
-        (axes[1], "good_pct", "good_without_pct", "requests within 2 s and 0.1 s a token, %"),
-    ]:
-        dots(
-            ax,
-            names,
-            [
-                ("no death", [number(r, without) for r in found], [half(r, without) for r in found]),
-                ("one death", [number(r, y) for r in found], [half(r, y) for r in found]),
-            ],
-        )
+    for ax, y, without, title in [(axes[0], "ttft_p99_s", "ttft_p99_without_s", "P99 TTFT, s"),
+                                  (axes[1], "good_pct", "good_without_pct", "within 2 s and 0.1 s a token, %")]:
+        dots(ax, names, [("no death", [number(r, without) for r in found], [half(r, without) for r in found]),
+                         ("one death", [number(r, y) for r in found], [half(r, y) for r in found])])
         ax.set(title=title)
     axes[1].invert_yaxis()  # Shared: turned twice.
     d.save(figure, "deaths", axes[0].get_legend_handles_labels(), 2)
@@ -485,18 +374,9 @@ def fidelity(d):
     found = rows("fidelity/steps")
     names = [f"{r['hardware']}: {r['step']}" for r in found]
     figure, axes = d.axes(1, 1, 4.4)
-    dots(
-        axes[0],
-        names,
-        [
-            (name, [number(r, column) for r in found], None)
-            for name, column in [
-                ("roofline", "roofline_error_pct"),
-                ("built in", "built_in_error_pct"),
-                ("fitted to 14 other steps", "not_fitted_error_pct"),
-            ]
-        ],
-    )
+    dots(axes[0], names, [(name, [number(r, column) for r in found], None) for name, column in
+                          [("roofline", "roofline_error_pct"), ("built in", "built_in_error_pct"),
+                           ("fitted to 14 other steps", "not_fitted_error_pct")]])
     axes[0].set_xlim(0)
     axes[0].set(title="mean error of a step's time", xlabel="%")
     d.save(figure, "steps", axes[0].get_legend_handles_labels(), 3)
@@ -504,17 +384,10 @@ def fidelity(d):
     figure, axes = d.axes(2, 1, 2.4)
     for ax, hardware in zip(axes, ["RTX PRO 6000", "RTX 4090"], strict=True):
         found = rows("fidelity/runs", hardware=hardware)
-        names = [
-            re.sub(r" and [\d.]+ ms, ", " + host time\n", r["model"]).replace(", kernels", ",\nkernels") for r in found
-        ]
-        bars(
-            ax,
-            names,
-            [
-                (name, [number(r, column) for r in found], None)
-                for name, column in [("TTFT", "ttft_error_pct"), ("TPOT", "tpot_error_pct"), ("E2E", "e2e_error_pct")]
-            ],
-        )
+        names = [re.sub(r" and [\d.]+ ms, ", " + host time\n", r["model"]) for r in found]
+        names = [n.replace(", kernels", ",\nkernels") for n in names]
+        bars(ax, names, [(name, [number(r, column) for r in found], None) for name, column in
+                         [("TTFT", "ttft_error_pct"), ("TPOT", "tpot_error_pct"), ("E2E", "e2e_error_pct")]])
         ax.axhline(0, color=INK, linewidth=0.8)
         ax.tick_params(axis="x", labelsize=6.5)
         ax.set(title=f"{hardware}: error of the mean of a run, %")
@@ -525,9 +398,8 @@ def fleet(d):
     figure, axes = d.axes(3, 1, 3.0)
     shown = ["shortest-queue", "power-of-two", "least-load", "phi-time", "fill-time"]
     for ax, setting in zip(axes, unique(rows("fleet/routers"), "setting"), strict=True):
-        found = [
-            r for r in rows("fleet/routers", setting=setting, placement=shown) if r["knowledge"].split()[0].isdigit()
-        ]
+        found = rows("fleet/routers", setting=setting, placement=shown)
+        found = [r for r in found if r["knowledge"].endswith(("router", "routers"))]
         for r in found:
             r["routers"] = r["knowledge"].split()[0]
         curves(ax, found, "placement", "routers", "ttft_ms", shown)
@@ -543,41 +415,29 @@ def fleet(d):
     cases = unique(found, "case")
     figure, axes = d.axes(1, 1, 2.8)
     shown = ["shortest queue", "power of two", "Phi_T", "Phi_T, blind to memory"]
-    dots(
-        axes[0], cases, [(p, *by_name([r for r in found if r["policy"] == p], "case", cases, "ttft_ms")) for p in shown]
-    )
+    dots(axes[0], cases, [(p, *by_name([r for r in found if r["policy"] == p], "case", cases, "ttft_ms"))
+                          for p in shown])
     floors = by_name(found, "case", cases, "floor_ttft_ms")[0]
-    at = range(len(cases))
-    axes[0].vlines(
-        floors, [k - 0.4 for k in at], [k + 0.4 for k in at], color="#000000", label="no router can be below"
-    )
+    ends = [[k + d for k in range(len(cases))] for d in (-0.4, 0.4)]
+    axes[0].vlines(floors, *ends, color="#000000", label="no router can be below")
     log(axes[0].xaxis)
     axes[0].set(title="Python front end before eight fake engines: mean TTFT, ms")
     d.save(figure, "front_end", axes[0].get_legend_handles_labels(), 5)
 
     found = rows("fleet/moves")
     figure, axes = d.axes(1, 2, 1.7)
-    for ax, places, title in [
-        (axes[0], unique(found, "where")[:2], "two vLLM engines on a CPU: median, least and most"),
-        (axes[1], unique(found, "where")[2:], "in virtual time, as an H100: mean, least and most"),
-    ]:
+    all_places = unique(found, "where")
+    for ax, places, title in [(axes[0], all_places[:2], "two vLLM engines on a CPU: median, least and most"),
+                              (axes[1], all_places[2:], "in virtual time, as an H100: mean, least and most")]:
         mine = [r for r in found if r["where"] in places]
         names = unique(mine, "request")
         for i, where in enumerate(places):
             some = [r for r in mine if r["where"] == where]
             middle = [number(r, "pause_ms") for r in some]
-            ends = [
-                [m - number(r, "least_ms") for m, r in zip(middle, some, strict=True)],
-                [number(r, "most_ms") - m for m, r in zip(middle, some, strict=True)],
-            ]
-            ax.errorbar(
-                middle,
-                [k + 0.2 * (i - 0.5) for k in range(len(some))],
-                xerr=ends,
-                fmt="o",
-                color=COLOURS[i],
-                label=where.split(", ", 1)[1],
-            )
+            ends = [[m - number(r, "least_ms") for m, r in zip(middle, some, strict=True)],
+                    [number(r, "most_ms") - m for m, r in zip(middle, some, strict=True)]]
+            ax.errorbar(middle, [k + 0.2 * (i - 0.5) for k in range(len(some))], xerr=ends, fmt="o", color=COLOURS[i],
+                        label=where.split(", ", 1)[1])
         ax.set_yticks(range(len(names)), names)
         ax.invert_yaxis()
         ax.set_xlim(0)
@@ -590,23 +450,12 @@ def foundation(d):
     found = rows("foundation/step")
     figure, axes = d.axes(2, 1, 3.0, gridspec_kw={"width_ratios": [3, 2]})
     names = [r["scheduler"] for r in found]
-    bars(
-        axes[0],
-        names,
-        [
-            ("before the rebuild", [number(r, "before_mean_us") for r in found], None),
-            ("now", [number(r, "mean_us") for r in found], None),
-        ],
-        horizontal=True,
-    )
+    bars(axes[0], names, [("before the rebuild", [number(r, "before_mean_us") for r in found], None),
+                          ("now", [number(r, "mean_us") for r in found], None)], horizontal=True)
     for k, r in enumerate(found):
         if r["target_mean_us"]:
-            axes[0].plot(
-                [number(r, "target_mean_us")] * 2,
-                [k - 0.45, k + 0.45],
-                color="#000000",
-                label="target" if k == 0 else None,
-            )
+            axes[0].plot([number(r, "target_mean_us")] * 2, [k - 0.45, k + 0.45], color="#000000",
+                         label="target" if k == 0 else None)
     axes[0].set(title="a step of 256 requests, mean", xlabel="us")
     found = rows("foundation/scale", of="running")
     curves(axes[1], found, "scheduler", "count", "step_p50_us")
@@ -620,18 +469,9 @@ def foundation(d):
 
     found = rows("foundation/bad_days")
     figure, axes = d.axes(1, 1, 4.6)
-    dots(
-        axes[0],
-        [r["day"] for r in found],
-        [
-            (name, [number(r, column) for r in found], None)
-            for name, column in [
-                ("good day", "good_day_us"),
-                ("bad day, before", "before_us"),
-                ("bad day, now", "bad_day_us"),
-            ]
-        ],
-    )
+    dots(axes[0], [r["day"] for r in found], [(name, [number(r, column) for r in found], None) for name, column in
+                                             [("good day", "good_day_us"), ("bad day, before", "before_us"),
+                                              ("bad day, now", "bad_day_us")]])
     log(axes[0].xaxis)
     axes[0].set(title="one call of the scheduler, us")
     d.save(figure, "bad_days", axes[0].get_legend_handles_labels(), 3)
@@ -641,14 +481,8 @@ def gpu(d):
     found = rows("gpu/budget")
     names = [f"{int(r['context_tokens']):,} tokens" for r in found]
     figure, axes = d.axes(1, 1, 2.4, 6.0)
-    bars(
-        axes[0],
-        names,
-        [
-            ("1 % of the shortest possible step", [number(r, "budget_us") for r in found], None),
-            ("scheduler and preparation on the host", [number(r, "host_us") for r in found], None),
-        ],
-    )
+    bars(axes[0], names, [("1 % of the shortest possible step", [number(r, "budget_us") for r in found], None),
+                          ("scheduler and preparation on the host", [number(r, "host_us") for r in found], None)])
     axes[0].set(title="a decode step of 256 requests, us; the upload is not measured", xlabel="context of each request")
     axes[0].legend()
     d.save(figure, "budget")
@@ -662,14 +496,8 @@ def vllm(d):
         cache = "cache" if r["prefix_cache"] == "yes" else "no cache"
         names.append(f"{int(r['running']):,} running, {kind}, {cache}, {r['steps_in_flight']} in flight")
     figure, axes = d.axes(1, 1, 3.6)
-    dots(
-        axes[0],
-        names,
-        [
-            ("vLLM 0.32.0", [number(r, "vllm_us") for r in found], None),
-            ("tessera", [number(r, "tessera_us") for r in found], None),
-        ],
-    )
+    dots(axes[0], names, [("vLLM 0.32.0", [number(r, "vllm_us") for r in found], None),
+                          ("tessera", [number(r, "tessera_us") for r in found], None)])
     axes[0].set_xlim(10)
     log(axes[0].xaxis)
     axes[0].set(title="scheduler, CPU time of a step, median, us")
@@ -679,18 +507,9 @@ def vllm(d):
     for ax, load in zip(axes, ["reasoning model", "real lengths"], strict=True):
         found = rows("vllm/order_gain", load=load)
         names = [r["scheduler"] for r in found]
-        dots(
-            ax,
-            names,
-            [
-                (name, [number(r, column) for r in found], [half(r, column) for r in found])
-                for name, column in [
-                    ("mean TTFT", "ttft_ratio"),
-                    ("P99 TTFT", "ttft_p99_ratio"),
-                    ("mean latency", "latency_ratio"),
-                ]
-            ],
-        )
+        dots(ax, names, [(name, [number(r, column) for r in found], [half(r, column) for r in found])
+                         for name, column in [("mean TTFT", "ttft_ratio"), ("P99 TTFT", "ttft_p99_ratio"),
+                                              ("mean latency", "latency_ratio")]])
         ax.axvline(1, color=INK, linewidth=0.8)
         ax.set(title=load, xlabel="vLLM's own / tessera's: above 1 is a gain")
     d.save(figure, "order", axes[0].get_legend_handles_labels(), 3)
@@ -702,14 +521,8 @@ def llama_cpp(d):
     figure, axes = d.axes(3, 1, 2.8)
     for ax, what, title in [(axes[0], "ttft", "mean TTFT, s"), (axes[1], "qoe", "mean QoE")]:
         unit = "_s" if what == "ttft" else ""
-        bars(
-            ax,
-            names,
-            [
-                ("engine", [number(r, f"{what}_engine{unit}") for r in found], None),
-                ("simulator", [number(r, f"{what}_simulator{unit}") for r in found], None),
-            ],
-        )
+        bars(ax, names, [("engine", [number(r, f"{what}_engine{unit}") for r in found], None),
+                         ("simulator", [number(r, f"{what}_simulator{unit}") for r in found], None)])
         ax.tick_params(axis="x", labelsize=6)
         ax.set(title=title)
     found = rows("llama_cpp/drafts")
@@ -723,24 +536,8 @@ def llama_cpp(d):
     d.save(figure, "engine", axes[0].get_legend_handles_labels())
 
 
-PAGES = {
-    f.__name__: f
-    for f in (
-        cascade,
-        drawn,
-        due_first,
-        faults,
-        fidelity,
-        fleet,
-        foundation,
-        gpu,
-        llama_cpp,
-        pars,
-        pascal,
-        phasor,
-        vllm,
-    )
-}
+PAGES = {f.__name__: f for f in (cascade, drawn, due_first, faults, fidelity, fleet, foundation, gpu, llama_cpp, pars,
+                                 pascal, phasor, vllm)}
 
 
 def has_matplotlib():
@@ -753,9 +550,7 @@ def has_matplotlib():
         return True
     cache = os.environ.get("TESSERA_CACHE") or os.path.expanduser("~/.cache/tessera")
     python = os.path.join(cache, "matplotlib", "bin", "python")
-    if os.path.exists(python) and os.path.realpath(sys.prefix) != os.path.realpath(
-        os.path.dirname(os.path.dirname(python))
-    ):
+    if os.path.exists(python) and not os.path.samefile(sys.prefix, os.path.join(cache, "matplotlib")):
         os.execv(python, [python, *sys.argv])
     return False
 
