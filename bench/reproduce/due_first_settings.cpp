@@ -131,8 +131,8 @@ setting phasors(const options& o) {
   for (const auto& [kind, rate, seen, lengths] :
        {std::tuple{"mix", 20, true, ""}, std::tuple{"mix", 30, true, ""}, std::tuple{"mix", 40, true, ""},
         std::tuple{"S-L", 10, true, ""}, std::tuple{"L-S", 10, true, ""}, std::tuple{"L-L", 10, true, ""},
-        std::tuple{"M-M", true, ""}, std::tuple{"M-M", 10, true, ""}, std::tuple{"S-S", 40, true, ""},
-        std::tuple{"S-L", false, ""}, std::tuple{"mix", 15, false, "sharegpt"},
+        std::tuple{"M-M", 5, true, ""}, std::tuple{"M-M", 10, true, ""}, std::tuple{"S-S", 40, true, ""},
+        std::tuple{"S-L", 5, false, ""}, std::tuple{"mix", 15, false, "sharegpt"},
         std::tuple{"mix", 40, true, "azure-conv"}}) {
     const archetype& a = find(kind);
     const std::string_view drawn = lengths;
