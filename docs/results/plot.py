@@ -21,7 +21,7 @@ import tempfile
 VERSION = "3.10.7"
 HERE = pathlib.Path(__file__).resolve().parent
 INK = "#444444"
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666", "#a6761d"]
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c98a00", "#4aa3df", "#666666", "#a6761d"]
 # Browsers show a picture inverted where dark colours are wanted, as the project's other pictures are.
 DARK = "<style>@media (prefers-color-scheme: dark) { svg { filter: invert(1) hue-rotate(180deg); } }</style>"
 FONT = "font-family=\"Verdana, 'DejaVu Sans', sans-serif\""
@@ -384,7 +384,7 @@ def fidelity(d):
     figure, axes = d.axes(2, 1, 2.4)
     for ax, hardware in zip(axes, ["RTX PRO 6000", "RTX 4090"], strict=True):
         found = rows("fidelity/runs", hardware=hardware)
-        names = [re.sub(r" and [\d.]+ ms, ", " + host time\n", r["model"]) for r in found]
+        names = [re.sub(r"14 points and [\d.]+ ms, fitted", "+ host time,\nfitted", r["model"]) for r in found]
         names = [n.replace(", kernels", ",\nkernels") for n in names]
         bars(ax, names, [(name, [number(r, column) for r in found], None) for name, column in
                          [("TTFT", "ttft_error_pct"), ("TPOT", "tpot_error_pct"), ("E2E", "e2e_error_pct")]])
