@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Rates that rise: latency, throughput, and the attainment of objectives.
-#include "cascade_page.hpp"
+#include "cascade_runs.hpp"
 
 #include <tessera/sim/input/workload.hpp>
 
@@ -10,18 +10,17 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::cascade_page {
+namespace reproduce::cascade_runs {
 
 sweep sweep_of(const options& o, std::string name, const source& s, const sim::profile& t, std::size_t instances,
-               const std::vector<std::pair<std::string, double>>& rates, bool with_slo, double seconds, double warmup) {
-  sweep out{.name = std::move(name), .points = {}, .labels = {}, .runs = {}};
+               const std::vector<load_point>& loads, bool with_slo, double seconds, double warmup) {
+  sweep out{.name = std::move(name), .points = {}, .loads = loads, .runs = {}};
   const unloaded slo = with_slo ? alone(s, t) : unloaded{};
-  for (const auto& [label, rate] : rates) {
-    out.labels.push_back(label);
+  for (const load_point& l : loads) {
     for (const contestant& c : all_systems()) {
       out.points.push_back({.from = s,
                             .testbed = t,
-                            .rate = rate,
+                            .rate = l.rate,
                             .system = c,
                             .instances = instances,
                             .seconds = seconds,
@@ -33,90 +32,70 @@ sweep sweep_of(const options& o, std::string name, const source& s, const sim::p
   return out;
 }
 
-void show_sweep(page& p, const sweep& s) {
-  std::vector<std::vector<std::string>> table;
-  for (std::size_t g = 0; g != s.labels.size(); ++g) {
-    const auto* group = s.runs.data() + systems * g;
-    const auto best = [&](double numbers::*what, bool more) -> const samples& {
-      std::size_t b = 0;
-      for (std::size_t c = 1; c != baselines; ++c) {
-        const double x = mean_of(group[c], what).mean, y = mean_of(group[b], what).mean;
-        if (more ? x > y : x < y) b = c;
-      }
-      return group[b];
-    };
-    for (std::size_t c = 0; c != systems; ++c) {
-      const samples& mine = group[c];
-      const auto against = [&](double numbers::*what) {
-        return c < baselines ? std::string{"-"}
-                             : change(mine, group[0], what) + " / " + change(mine, best(what, false), what);
+void show_sweeps(results& out, const std::vector<sweep>& sweeps) {
+  std::vector<row> rows;
+  for (const sweep& s : sweeps) {
+    for (std::size_t g = 0; g != s.loads.size(); ++g) {
+      const auto* group = s.runs.data() + systems * g;
+      const auto best = [&](double numbers::*what, bool more) -> const samples& {
+        std::size_t b = 0;
+        for (std::size_t c = 1; c != baselines; ++c) {
+          const double x = mean_of(group[c], what).mean, y = mean_of(group[b], what).mean;
+          if (more ? x > y : x < y) b = c;
+        }
+        return group[b];
       };
-      std::vector<sim::load_verdict> load;
-      for (const numbers& r : mine) load.push_back(r.load);
-      table.push_back({c == 0 ? s.labels[g] : "", s.points[systems * g + c].system.name,
-                       show(mean_of(mine, &numbers::ttft), 3), against(&numbers::ttft),
-                       fixed(mean_of(mine, &numbers::ttft_p99).mean), show_ms(mine, &numbers::tpot),
-                       against(&numbers::tpot), fixed(1e3 * mean_of(mine, &numbers::tpot_p99).mean, 0),
-                       show_ms(mine, &numbers::normalized), show(mean_of(mine, &numbers::throughput), 0),
-                       c < baselines ? "-"
-                                     : ratio(mine, group[0], &numbers::throughput) + " / " +
-                                           ratio(mine, best(&numbers::throughput, true), &numbers::throughput),
-                       verdict_of(load)});
+      for (std::size_t c = 0; c != systems; ++c) {
+        const samples& mine = group[c];
+        const auto unless_baseline = [&](const estimate& e) { return c < baselines ? cell{} : cell{e}; };
+        std::vector<sim::load_verdict> load;
+        for (const numbers& r : mine) load.push_back(r.load);
+        rows.push_back(joined<cell>(
+            {s.name, s.loads[g].prefill, s.loads[g].rate, s.points[systems * g + c].system.name,
+             mean_of(mine, &numbers::ttft), unless_baseline(change(mine, group[0], &numbers::ttft)),
+             unless_baseline(change(mine, best(&numbers::ttft, false), &numbers::ttft)),
+             mean_of(mine, &numbers::ttft_p99).mean, in_ms(mine, &numbers::tpot),
+             unless_baseline(change(mine, group[0], &numbers::tpot)),
+             unless_baseline(change(mine, best(&numbers::tpot, false), &numbers::tpot)),
+             in_ms(mine, &numbers::tpot_p99).mean, in_ms(mine, &numbers::normalized),
+             mean_of(mine, &numbers::throughput), unless_baseline(ratio(mine, group[0], &numbers::throughput)),
+             unless_baseline(ratio(mine, best(&numbers::throughput, true), &numbers::throughput))},
+            load_cells(load)));
+      }
     }
   }
-  p.table(
-      {"load", "", "TTFT, s", "to round-robin / best baseline", "P99, s", "TPOT, ms", "to round-robin / best baseline",
-       "P99, ms", "normalised latency, ms", "tokens per s", "times round-robin / best baseline", "load"},
-      table);
+  out.table(
+      "sweeps",
+      joined<std::string>({"experiment", "prefill_load", "rate_per_s", "system", "ttft_s±", "ttft_to_round_robin_pct±",
+                           "ttft_to_best_baseline_pct±", "ttft_p99_s", "tpot_ms±", "tpot_to_round_robin_pct±",
+                           "tpot_to_best_baseline_pct±", "tpot_p99_ms", "normalized_ms±", "tokens_per_s±",
+                           "tokens_to_round_robin_ratio±", "tokens_to_best_baseline_ratio±"},
+                          load_columns),
+      rows);
 }
 
-void draw_sweep(page& p, const std::string& file, const sweep& s, const std::vector<double>& x, const char* x_label) {
-  const auto lines = [&](const char* suffix, const char* title, const char* y, double numbers::*what, bool log) {
-    plot l{.title = title, .x_label = x_label, .y_label = y, .curves = {}, .log_y = log};
-    for (std::size_t c = 0; c != systems; ++c) {
-      series one{s.points[c].system.name, x, {}};
-      for (std::size_t g = 0; g != s.labels.size(); ++g) one.y.push_back(mean_of(s.runs[systems * g + c], what).mean);
-      l.curves.push_back(std::move(one));
-    }
-    p.figure(file + suffix, fmt::format("{}, {}", title, s.name), l);
-  };
-  lines("-ttft", "Mean time to first token", "seconds", &numbers::ttft, true);
-  lines("-tpot", "Mean time per output token", "seconds", &numbers::tpot, true);
-  lines("-throughput", "Throughput", "output tokens per second", &numbers::throughput, false);
-}
-
-std::vector<std::pair<std::string, double>> rates_of(const source& s, const sim::profile& t, std::size_t instances,
-                                                     std::initializer_list<double> parts) {
-  std::vector<std::pair<std::string, double>> out;
-  for (const double part : parts) {
-    const double rate = rate_for(s, t, instances, part);
-    out.emplace_back(fmt::format("{:.2f} ({:.3g}/s)", part, rate), rate);
-  }
+std::vector<load_point> loads_of(const source& s, const sim::profile& t, std::size_t instances,
+                                 std::initializer_list<double> parts) {
+  std::vector<load_point> out;
+  for (const double part : parts) out.push_back({fmt::format("{:.2f}", part), rate_for(s, t, instances, part)});
   return out;
 }
 
-void attainment(page& p, const std::vector<const sweep*>& sweeps) {
-  p.heading("Figure 12: SLO attainment");
-  p.text(
-      "Part of the requests whose TTFT and TPOT are both within 5, 10 and 20 times those of a request alone. Paper, "
-      "3B: "
-      "3.8 to 7.6 times the baselines' attainment at 5 times, 2.0 to 2.8 at 20 times.");
-  std::vector<std::vector<std::string>> table;
+void attainment(results& out, const std::vector<const sweep*>& sweeps) {
+  std::vector<row> rows;
   for (const sweep* s : sweeps) {
-    for (std::size_t g = 0; g != s->labels.size(); ++g) {
-      std::vector<std::string> cells{s->name, s->labels[g]};
-      for (std::size_t c = 0; c != systems; ++c) {
-        std::string text;
-        for (std::size_t k = 0; k != 3; ++k) {
-          const double part = mean_of(s->runs[systems * g + c], [k](const numbers& r) { return r.attained[k]; }).mean;
-          text += (k == 0 ? "" : " / ") + fixed(100 * part, 0);
-        }
-        cells.push_back(text + " %");
+    for (std::size_t i = 0; i != s->runs.size(); ++i) {
+      const load_point& l = s->loads[i / systems];
+      row cells{s->name, l.prefill, l.rate, s->points[i].system.name};
+      for (std::size_t k = 0; k != 3; ++k) {
+        cells.emplace_back(100 * mean_of(s->runs[i], [k](const numbers& r) { return r.attained[k]; }).mean);
       }
-      table.push_back(std::move(cells));
+      rows.push_back(std::move(cells));
     }
   }
-  p.table({"", "load", "round-robin", "Llumnix-like", "least load, bounded steps", "CascadeInfer", "steady"}, table);
+  out.table("attainment",
+            {"experiment", "prefill_load", "rate_per_s", "system", "within_5x_pct", "within_10x_pct", "within_20x_pct"},
+            rows);
 }
 
-}  // namespace reproduce::cascade_page
+}  // namespace reproduce::cascade_runs

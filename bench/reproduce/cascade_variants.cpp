@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // What each part of CascadeInfer contributes, and where it does not pay.
-#include "cascade_page.hpp"
+#include "cascade_runs.hpp"
 
 #include <tessera/sim/planning/cascade_plan.hpp>
 
@@ -8,51 +8,39 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-namespace reproduce::cascade_page {
+namespace reproduce::cascade_runs {
 
 namespace {
 
-/// A comparison of variants at some rates of the long-tailed workload, 3B on H20.
-void variants(page& p, const options& o, const std::vector<contestant>& all, const std::vector<double>& rates,
-              std::size_t base) {
+/// Variants at two rates of the long-tailed workload, 3B on H20, beside the first.
+void compare(const options& o, std::string_view what, const std::vector<contestant>& all, std::vector<row>& rows) {
   std::vector<point> points;
-  for (const double rate : rates) {
+  for (const double rate : {90.0, 120.0}) {
     for (const contestant& c : all) {
       points.push_back({.from = long_chat(), .testbed = on_h20(llama_3b()), .rate = rate, .system = c});
     }
   }
   const auto runs = run_all(o, points);
-  std::vector<std::vector<std::string>> table;
   for (std::size_t i = 0; i != points.size(); ++i) {
-    const samples& reference = runs[i / all.size() * all.size() + base];
-    table.push_back({i % all.size() == 0 ? fmt::format("{:g}/s", points[i].rate) : "", points[i].system.name,
-                     show(mean_of(runs[i], &numbers::ttft), 3), show_ms(runs[i], &numbers::normalized),
-                     i % all.size() == base ? "-" : change(runs[i], reference, &numbers::normalized),
-                     show(mean_of(runs[i], &numbers::throughput), 0),
-                     i % all.size() == base ? "-" : ratio(runs[i], reference, &numbers::throughput)});
+    const bool first = i % all.size() == 0;
+    const samples& reference = runs[i / all.size() * all.size()];
+    rows.push_back({what, points[i].rate, points[i].system.name, mean_of(runs[i], &numbers::ttft),
+                    in_ms(runs[i], &numbers::normalized),
+                    first ? cell{} : cell{change(runs[i], reference, &numbers::normalized)},
+                    mean_of(runs[i], &numbers::throughput),
+                    first ? cell{} : cell{ratio(runs[i], reference, &numbers::throughput)}});
   }
-  p.table(
-      {"", "", "TTFT, s", "normalised latency, ms", "to " + all[base].name, "tokens per s", "times " + all[base].name},
-      table);
 }
 
-}  // namespace
-
-void layouts(page& p, const options& o) {
-  p.heading("Figure 14: layouts");
-  p.text(
-      "Long-tailed workload, 3B. Paper: CascadeInfer's layout has 30 % less latency and 7.1 % more throughput than the "
-      "chain; no pipeline is worst. `exact` is the optimum of the paper's objective, `merge` the paper's heuristic for "
-      "it.");
-  variants(p, o,
-           {cascade("exact"), cascade("merge (paper)", sim::layout::merge), cascade("bucketed", sim::layout::bucketed),
-            cascade("chain", sim::layout::chain), cascade("flat", sim::layout::flat)},
-           {90, 120}, 0);
+/// The stages that each method plans, from 20,000 requests.
+void plans(results& out, const options& o) {
   const sim::profile h20 = on_h20(llama_3b());
-  std::vector<std::vector<std::string>> table;
+  std::vector<row> rows;
   for (const auto& [name, from, rate] :
        {std::tuple{"ShareGPT", chat(o), 90.0}, std::tuple{"long-tailed", long_chat(), 90.0}}) {
     const rows_type history = draw(from, rate, o.quick ? 300 : 20'000, 1);
@@ -61,36 +49,38 @@ void layouts(page& p, const options& o) {
          {std::pair{"exact", sim::layout::exact}, std::pair{"merge", sim::layout::merge},
           std::pair{"chain", sim::layout::chain}, std::pair{"steady", sim::layout::steady}}) {
       const sim::cascade_plan plan = sim::plan_cascade(c, history, rate, how);
-      table.push_back({name, method, describe_stages(plan.stages), fixed(1e3 * plan.seconds, 1)});
+      rows.push_back({name, method, describe_stages(plan.stages), 1e3 * plan.seconds});
     }
   }
-  p.text(
-      "The plans for ShareGPT at 90 and the long-tailed workload at 90 requests per second, from 20,000 requests, and "
-      "how "
-      "long planning took here (paper: 60 ms for its heuristic, an estimated 51 hours without):");
-  p.table({"", "method", "stages", "ms"}, table);
+  out.table("plans", {"workload", "method", "stages", "planning_ms"}, rows);
 }
 
-void refinement(page& p, const options& o) {
-  p.heading("Figure 15: range refinement");
-  p.text(
-      "Long-tailed workload, 3B, stages by `exact`. Paper: 21 % less latency and 12 % more throughput than the "
-      "memory-based policy; by quantity is worst.");
+}  // namespace
+
+void variants(results& out, const options& o) {
+  std::vector<row> rows;
+  // `exact` is the optimum of the paper's objective, `merge` the paper's heuristic for it.
+  compare(o, "layout",
+          {cascade("exact"), cascade("merge", sim::layout::merge), cascade("bucketed", sim::layout::bucketed),
+           cascade("chain", sim::layout::chain), cascade("flat", sim::layout::flat)},
+          rows);
   const auto by = [](sim::refinement r) { return [r](sim::cascade::config& c) { c.refine = r; }; };
-  variants(p, o,
-           {cascade("quality"), cascade("memory", sim::layout::exact, by(sim::refinement::memory)),
-            cascade("count", sim::layout::exact, by(sim::refinement::count)),
-            cascade("none", sim::layout::exact, by(sim::refinement::none))},
-           {90, 120}, 0);
+  compare(o, "refinement",
+          {cascade("quality"), cascade("memory", sim::layout::exact, by(sim::refinement::memory)),
+           cascade("count", sim::layout::exact, by(sim::refinement::count)),
+           cascade("none", sim::layout::exact, by(sim::refinement::none))},
+          rows);
+  out.table("variants",
+            {"what", "rate_per_s", "variant", "ttft_s±", "normalized_ms±", "normalized_to_first_pct±", "tokens_per_s±",
+             "tokens_to_first_ratio±"},
+            rows);
+  plans(out, o);
 }
 
-void balance(page& p, const options& o) {
-  p.heading("Figure 16: balance within stages");
-  p.text(
-      "Four stages of four instances, cut at the quartiles of the final lengths; *refined* as the published system "
-      "does, or left there. Coefficient of variation of the output tokens per instance, mean of the stages. Paper: the "
-      "full protocol has 40 % less than hand-over alone and 47 % less than round-robin.");
-  std::vector<std::vector<std::string>> table;
+// Four stages of four instances, cut at the quartiles of the final lengths; refined as the published system does, or
+// left there. The coefficient of variation of the output tokens per instance, mean of the stages.
+void balance(results& out, const options& o) {
+  std::vector<row> rows;
   for (const auto& [from, rate] : {std::pair{long_chat(), 30.0}, std::pair{chat(o), 7.0}, std::pair{chat(o), 70.0}}) {
     std::vector<std::int64_t> lengths;
     for (const trace_row& r : draw(from, rate, 4000, 1000)) lengths.push_back(r.prompt_tokens + r.output_tokens);
@@ -115,30 +105,26 @@ void balance(page& p, const options& o) {
       }
       const auto runs = run_all(o, points);
       for (std::size_t i = 0; i != points.size(); ++i) {
-        table.push_back({i == 0 ? fmt::format("{}, {:g}/s, {}", from.name, rate,
-                                              refine == sim::refinement::none ? "ranges fixed" : "refined")
-                                : "",
-                         points[i].system.name, show(mean_of(runs[i], &numbers::stage_cv), 3),
-                         i == 0 ? "-" : change(runs[i], runs[0], &numbers::stage_cv),
-                         i == 2 ? change(runs[2], runs[1], &numbers::stage_cv) : "-",
-                         show(mean_of(runs[i], &numbers::load_cv), 3),
-                         i == 0 ? "-" : change(runs[i], runs[0], &numbers::load_cv),
-                         show(mean_of(runs[i], &numbers::ttft), 3), show_ms(runs[i], &numbers::normalized)});
+        const auto against = [&](std::size_t k, double numbers::*what) {
+          return i <= k ? cell{} : cell{change(runs[i], runs[k], what)};
+        };
+        rows.push_back({from.name, rate, refine == sim::refinement::none ? "fixed" : "refined", points[i].system.name,
+                        mean_of(runs[i], &numbers::stage_cv), against(0, &numbers::stage_cv),
+                        against(1, &numbers::stage_cv), mean_of(runs[i], &numbers::load_cv),
+                        against(0, &numbers::load_cv), mean_of(runs[i], &numbers::ttft),
+                        in_ms(runs[i], &numbers::normalized)});
       }
     }
   }
-  p.table({"", "", "CV of output tokens", "to round-robin", "to hand-over", "CV of the loads", "to round-robin",
-           "TTFT, s", "normalised latency, ms"},
-          table);
+  out.table("balance",
+            {"workload", "rate_per_s", "ranges", "protocol", "output_cv±", "output_cv_to_round_robin_pct±",
+             "output_cv_to_hand_over_pct±", "load_cv±", "load_cv_to_round_robin_pct±", "ttft_s±", "normalized_ms±"},
+            rows);
 }
 
-void limits(page& p, const options& o) {
-  p.heading("What the gain depends on");
-  p.text(
-      "CascadeInfer and steady against the Llumnix-like baseline while one thing changes; 3B on H20. *Bound*: the same "
-      "baseline on an attention kernel that spreads every batch perfectly: no grouping by length can take more from "
-      "the "
-      "kernel than this.");
+// `bound`: the baseline on an attention kernel that spreads every batch perfectly. No grouping by length can take more
+// from the kernel than this.
+void limits(results& out, const options& o) {
   const sim::profile h20 = on_h20(llama_3b());
   struct variation {
     std::string what;
@@ -192,21 +178,15 @@ void limits(page& p, const options& o) {
     points.push_back({.from = v.from, .testbed = perfect, .rate = v.rate, .system = llumnix(), .memory = v.memory});
   }
   const auto runs = run_all(o, points);
-  std::vector<std::vector<std::string>> table;
-  for (std::size_t i = 0; i != all.size(); ++i) {
-    const samples& base = runs[4 * i];
-    const auto three = [&](double numbers::*what) {
-      return change(runs[4 * i + 1], base, what) + " / " + change(runs[4 * i + 2], base, what) + " / " +
-             change(runs[4 * i + 3], base, what);
-    };
-    table.push_back({all[i].what, three(&numbers::ttft), three(&numbers::tpot), three(&numbers::throughput)});
+  std::vector<row> rows;
+  for (std::size_t i = 0; i != points.size(); ++i) {
+    if (i % 4 == 0) continue;
+    const samples& base = runs[i / 4 * 4];
+    rows.push_back({all[i / 4].what, i % 4 == 3 ? "bound" : points[i].system.name,
+                    change(runs[i], base, &numbers::ttft), change(runs[i], base, &numbers::tpot),
+                    change(runs[i], base, &numbers::throughput)});
   }
-  p.table({"CascadeInfer / steady / bound, to Llumnix-like", "TTFT", "TPOT", "throughput"}, table);
-  p.text(
-      "The bound is on what the kernel can give back, not on a mean over requests: stages also give short requests "
-      "small "
-      "batches of short requests, so that their time per token, and with it the mean, can fall further. Where prompts "
-      "take most of the time, or the kernel splits long sequences, there is little to give back.");
+  out.table("limits", {"case", "system", "ttft_change_pct±", "tpot_change_pct±", "tokens_per_s_change_pct±"}, rows);
 }
 
-}  // namespace reproduce::cascade_page
+}  // namespace reproduce::cascade_runs

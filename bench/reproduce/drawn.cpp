@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// Traffic, clusters and loads drawn at random, which nobody chose: how `due-first` fares against every published
+// Traffic, clusters and loads drawn at random, not chosen: how `due-first` fares against every published
 // policy.
 #include "pascal_setting.hpp"
 
@@ -26,7 +26,7 @@ constexpr std::size_t requests = 3000;
 constexpr std::uint64_t first_seed = 7000;
 /// Means that differ by less than this count as equal.
 constexpr double alike = 1.02;
-/// Less than this nobody notices, in seconds.
+/// A difference below this is not noticed, in seconds.
 constexpr double unnoticed_s = 1e-3;
 constexpr const char* rivals =
     "fcfs,rr,pascal,pascal-paced,sarathi,sarathi-adaptive,trail,slack,autellix,past-future,distserve,splitwise,phasor,"
@@ -120,16 +120,15 @@ double saturation(rows_type rows, const drawn& d) {
 /// What runs are judged by: the less, the better.
 struct metric {
   const char* name;
-  int digits;
   double (*get)(const sim::summary&);
 };
 constexpr std::array<metric, 6> metrics{{
-    {"TTFT mean, s", 3, [](const sim::summary& s) { return s.ttft.mean; }},
-    {"TTFT P99, s", 3, [](const sim::summary& s) { return s.ttft.p99; }},
-    {"TPOT mean, s", 4, [](const sim::summary& s) { return s.tpot.mean; }},
-    {"end to end mean, s", 3, [](const sim::summary& s) { return s.e2e.mean; }},
-    {"end to end P99, s", 3, [](const sim::summary& s) { return s.e2e.p99; }},
-    {"seconds per token, mean", 4, [](const sim::summary& s) { return s.normalized_latency.mean; }},
+    {"TTFT mean, s", [](const sim::summary& s) { return s.ttft.mean; }},
+    {"TTFT P99, s", [](const sim::summary& s) { return s.ttft.p99; }},
+    {"TPOT mean, s", [](const sim::summary& s) { return s.tpot.mean; }},
+    {"end to end mean, s", [](const sim::summary& s) { return s.e2e.mean; }},
+    {"end to end P99, s", [](const sim::summary& s) { return s.e2e.p99; }},
+    {"seconds per token, mean", [](const sim::summary& s) { return s.normalized_latency.mean; }},
 }};
 constexpr std::size_t end_to_end = 3;
 using numbers = std::array<double, metrics.size()>;
@@ -143,7 +142,7 @@ struct outcome {
 
 bool less(double a, double b) { return alike * a < b && a < b - unnoticed_s; }
 
-/// How many times `b` `a` is, where what nobody notices is no multiple.
+/// How many times `b` `a` is, where a difference that is not noticed is no multiple.
 double times(double a, double b) { return (a + unnoticed_s) / (b + unnoticed_s); }
 
 /// Whether `a` is nowhere behind `b`, and somewhere ahead.
@@ -168,12 +167,12 @@ std::string describe(const drawn& d) {
   return text + fmt::format("; {} x {}, load {:.2f}", d.instances, d.profile, d.load);
 }
 
-std::string part_of(std::size_t n, std::size_t all) {
-  return fmt::format("{:.0f} %", 100 * static_cast<double>(n) / static_cast<double>(std::max<std::size_t>(1, all)));
+double part_of(std::size_t n, std::size_t all) {
+  return 100 * static_cast<double>(n) / static_cast<double>(std::max<std::size_t>(1, all));
 }
 
 void run(const options& o) {
-  page p{o, "Settings drawn at random"};
+  results out{o};
   std::vector<sim::policy> policies = sim::select_policies(sim::published_policies(), rivals);
   policies.push_back(published("due-first"));
   const std::size_t ours = policies.size() - 1;
@@ -208,7 +207,7 @@ void run(const options& o) {
     return best;
   };
   // Against the best of the others, which is another policy in each setting and for each metric.
-  std::vector<std::vector<std::string>> against_best;
+  std::vector<row> against_best;
   for (std::size_t m = 0; m != metrics.size(); ++m) {
     std::size_t ahead = 0, behind = 0, compared = 0;
     std::vector<double> ratios;
@@ -222,14 +221,14 @@ void run(const options& o) {
     }
     if (ratios.empty()) continue;
     std::sort(ratios.begin(), ratios.end());
-    const auto part = [&](double p) { return fmt::format("{:.2f}", sim::percentile(ratios, p)); };
+    const auto part = [&](double p) { return sim::percentile(ratios, p); };
     against_best.push_back({metrics[m].name, part_of(ahead, compared), part_of(compared - ahead - behind, compared),
                             part_of(behind, compared), part(0.1), part(0.5), part(0.9), part(1)});
   }
   // Against each, always the same policy.
-  std::vector<std::vector<std::string>> against_each;
+  std::vector<row> against_each;
   for (std::size_t i = 0; i != ours; ++i) {
-    std::vector<std::string> line{fmt::format("`{}`", policies[i].name)};
+    row line{policies[i].name};
     std::size_t theirs_dominates = 0, ours_dominates = 0, compared = 0;
     numbers logarithms{};
     std::array<std::size_t, metrics.size()> counted{};
@@ -245,68 +244,48 @@ void run(const options& o) {
         ++counted[m];
       }
     }
-    line.push_back(fmt::format("{}", compared));
+    line.emplace_back(compared);
     for (std::size_t m = 0; m != metrics.size(); ++m) {
-      line.push_back(fmt::format("{:.2f}", std::exp(logarithms[m] / static_cast<double>(counted[m]))));
+      line.emplace_back(std::exp(logarithms[m] / static_cast<double>(counted[m])));
     }
-    line.push_back(part_of(ours_dominates, compared));
-    line.push_back(part_of(theirs_dominates, compared));
+    line.emplace_back(part_of(ours_dominates, compared));
+    line.emplace_back(part_of(theirs_dominates, compared));
     against_each.push_back(std::move(line));
   }
 
-  p.text(fmt::format(
-      "{} settings, drawn, not chosen, and not looked at while rules were: one kind of requests or two, prompts of a "
-      "mean "
-      "of 50 to 12,000 tokens and outputs of 20 to 2,500, lognormal with a coefficient of variation of up to 1.5 and "
-      "2, "
-      "none longer than a quarter of an instance's memory; a quarter of the settings reason for half or more of their "
-      "outputs; half have Poisson arrivals, a quarter gamma ones with a coefficient of variation of 2 to 4, and in a "
-      "quarter the rate swings three times by 30 to 80 %; any of the built-in profiles, 1 to 16 instances, 0.5 to 1.2 "
-      "times what `sarathi` completes when all {} requests come at once. Nobody has scores. `trail` and the two "
-      "`cascade` know the workload's lengths, pools are divided as the policies do by themselves; `due-first` knows "
-      "nothing. Less than {:.0f} % or {:g} ms are no difference.",
-      all.size(), n, 100 * (alike - 1), 1e3 * unnoticed_s));
-  p.heading("Against the best of the others");
-  p.text(
-      "Which is another policy in each setting and for each metric. Then what part of the settings `due-first` is "
-      "ahead, "
-      "alike or behind in, and what it takes as a multiple of the best: quantiles over the settings.");
-  p.table({"metric", "ahead", "alike", "behind", "a tenth", "median", "nine tenths", "most"}, against_best);
-  p.heading("Against each");
-  p.text(
-      "What the policy takes as a multiple of what `due-first` does: the geometric mean over the settings that it runs "
-      "in. "
-      "Then in how many `due-first` dominates it, behind in no metric and ahead in one, and the reverse.");
+  out.table(
+      "best",
+      {"metric", "ahead_pct", "alike_pct", "behind_pct", "p10_ratio", "median_ratio", "p90_ratio", "largest_ratio"},
+      against_best);
   std::vector<std::string> header{"policy", "settings"};
-  for (const metric& m : metrics) header.emplace_back(m.name);
-  header.insert(header.end(), {"dominates", "is dominated"});
-  p.table(header, against_each);
+  for (const metric& m : metrics) header.push_back(column_of(m.name) + "_ratio");
+  out.table("each", joined<std::string>(header, {"due_first_dominates_pct", "dominates_due_first_pct"}), against_each);
 
-  p.heading("Where it fares worst");
-  p.text(
-      "The ten settings in which a request takes longest under `due-first`, as a multiple of the best of the others.");
+  // The ten settings in which a request takes longest, as a multiple of the best of the others.
   std::vector<const outcome*> order;
   for (const outcome& x : all) order.push_back(&x);
   const auto loss = [&](const outcome& x) {
     return times(x.got[ours][end_to_end], x.got[best_of_others(x, end_to_end)][end_to_end]);
   };
   std::sort(order.begin(), order.end(), [&](const outcome* a, const outcome* b) { return loss(*a) > loss(*b); });
-  std::vector<std::vector<std::string>> worst;
+  std::vector<row> worst;
   for (std::size_t k = 0; k != std::min<std::size_t>(10, order.size()); ++k) {
     const outcome& x = *order[k];
     const std::size_t best = best_of_others(x, end_to_end);
-    std::vector<std::string> line{describe(x.setting), x.layouts,
-                                  fmt::format("{:.2f}, `{}`", loss(x), policies[best].name)};
+    row line{describe(x.setting), x.layouts, policies[best].name, loss(x)};
     for (std::size_t m = 0; m != metrics.size(); ++m) {
-      line.push_back(
-          fmt::format("{:.{}f} / {:.{}f}", x.got[ours][m], metrics[m].digits, x.got[best][m], metrics[m].digits));
+      line.emplace_back(x.got[ours][m]);
+      line.emplace_back(x.got[best][m]);
     }
     worst.push_back(std::move(line));
   }
-  std::vector<std::string> columns{"setting", "layouts", "times the best"};
-  for (const metric& m : metrics) columns.emplace_back(m.name);
-  p.table(columns, worst);
-  p.finish();
+  std::vector<std::string> columns{"setting", "layouts", "best_other", "end_to_end_ratio"};
+  for (const metric& m : metrics) {
+    columns.push_back(column_of(m.name));
+    columns.push_back("best_other_" + column_of(m.name));
+  }
+  out.table("worst", columns, worst);
+  out.finish();
 }
 
 [[maybe_unused]] const bool added =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The settings of the four papers, sessions and tenants.
-#include "due_first_page.hpp"
+#include "due_first_runs.hpp"
 
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::due_first_page {
+namespace reproduce::due_first_runs {
 
 namespace {
 
@@ -31,29 +31,20 @@ setting pascals(const options& o) {
   const auto against = [](auto& a, auto& b) { return compare_tails(tails_of(a.numbers), tails_of(b.numbers)); };
   const auto best = [=](auto& a, auto& b) { return 100 * (1 + against(a, b).best); };
   const auto worst = [=](auto& a, auto& b) { return 100 * (1 + against(a, b).worst); };
-  setting s{
-      .name = "PASCAL",
-      .text = fmt::format(
-          "Eight `{}`, requests at so much of the rate at which FCFS saturates, found as on PASCAL's page. The "
-          "headline: "
-          "tail TTFT in the 256-token bin of reasoning length where it is best against FCFS, and in the one where it "
-          "is worst, in per cent of FCFS's tail in that bin (paper: 28 at best, 106 at worst). Here bins are compared "
-          "seed by seed and the extremes averaged, on PASCAL's page bins are averaged first, which makes them less "
-          "extreme.",
-          profile_name),
-      .ablated = "arena-chat, 0.99",
-      .theirs = 1,
-      .metrics =
-          {
-              {"best bin, % of FCFS", 1, best, true, false, true},
-              {"worst bin, % of FCFS", 1, worst, true, false, true},
-              {"TTFT mean, s", 2, [](auto& a, auto&) { return a.numbers.ttft.mean; }},
-              {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-              slo_missed(),
-              {"blocking P99, s", 2, [](auto& a, auto&) { return a.numbers.blocking_p99; }},
-              {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
-          },
-      .trials = {}};
+  setting s{.name = "PASCAL",
+            .ablated = "arena-chat, 0.99",
+            .theirs = 1,
+            .metrics =
+                {
+                    {"best bin, % of FCFS", best, true, false, true},
+                    {"worst bin, % of FCFS", worst, true, false, true},
+                    {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }},
+                    {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                    slo_missed(),
+                    {"blocking P99, s", [](auto& a, auto&) { return a.numbers.blocking_p99; }},
+                    {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true},
+                },
+            .trials = {}};
   for (const auto& [name, seen] :
        {std::pair{"arena-chat", true}, std::pair{"r1-servegen", true}, std::pair{"reasoning-heavy", true},
         std::pair{"alpaca-chat", true}, std::pair{"reasoning-chat", false}}) {
@@ -77,27 +68,24 @@ setting parss(const options& o) {
   const auto mean = [](auto& a, auto&) { return ms(a.numbers.normalized_latency.mean); };
   const auto p90 = [](auto& a, auto&) { return ms(a.numbers.normalized_latency.p90); };
   setting s{.name = "PARS",
-            .text = {},
             .ablated = "r1-servegen, burst",
             .theirs = 1,
             .has_scores = true,
-            .metrics = {{"mean, ms/token", 1, mean, true},
-                        {"P90, ms/token", 1, p90, true},
-                        {"FCFS / it, mean", 2, [=](auto& a, auto& b) { return mean(b, b) / mean(a, a); }, false, true},
-                        {"FCFS / it, P90", 2, [=](auto& a, auto& b) { return p90(b, b) / p90(a, a); }, false, true},
-                        {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
+            .metrics = {{"mean, ms/token", mean, true},
+                        {"P90, ms/token", p90, true},
+                        {"FCFS / it, mean", [=](auto& a, auto& b) { return mean(b, b) / mean(a, a); }, false, true},
+                        {"FCFS / it, P90", [=](auto& a, auto& b) { return p90(b, b) / p90(a, a); }, false, true},
+                        {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }},
                         slo_missed()},
             .trials = {}};
   const std::size_t burst = o.quick ? 200 : 2'000;
   const std::size_t n = o.quick ? 300 : 4'000;
-  std::string found;
   for (const auto& [name, seen] : {std::pair{"r1-servegen", true}, std::pair{"sharegpt", true},
                                    std::pair{"azure-conv", false}, std::pair{"reasoning-chat", false}}) {
     const sim::workload& w = sim::find_workload(name);
     const double noise = noise_for(lengths_of(answers_of(w, 4'000, 1, 1)), tau_of_pars, 1);
     // Load 1 is what FCFS completes of a seed's requests when they come much too fast.
     std::vector<double> capacity(o.seeds);
-    std::vector<double> tau(o.seeds);
     sim::run_parallel(o.seeds, o.threads, [&](std::size_t k) {
       const rows_type rows = scored(answers_of(w, n, 1e4, first_seed + k), noise, first_seed + k);
       double end = 0;
@@ -105,13 +93,7 @@ setting parss(const options& o) {
         end = std::max(end, r.finish);
       }
       capacity[k] = static_cast<double>(n) / end;
-      std::vector<float> scores;
-      for (const trace_row& r : rows) scores.push_back(r.score);
-      tau[k] = tessera::rank::kendall_tau_b(scores, lengths_of(rows)).tau;
     });
-    const estimate reached = sim::estimate_mean(tau);
-    found += fmt::format("{}{}: deviation {:.2f}, tau-b {:.3f} ± {:.3f}, {:.2f} requests/s", found.empty() ? "" : "; ",
-                         name, noise, reached.mean, reached.half_width, sim::estimate_mean(capacity).mean);
     const auto add = [&](const std::string& load, std::function<rows_type(std::uint64_t)> rows) {
       s.trials.push_back({.workload = fmt::format("{}, {}", name, load),
                           .seen = seen,
@@ -130,36 +112,21 @@ setting parss(const options& o) {
       });
     }
   }
-  s.text = fmt::format(
-      "One {}; all output is answer. A burst of {} requests at time 0, and {} with Poisson arrivals; load 1 is what "
-      "FCFS completes of them when they come much too fast. The headline: end-to-end latency per output token. `sjf` "
-      "has the true lengths. The SLO is that of an answer which has begun, as on PASCAL's page. Noise of the scores, "
-      "tau-b reached, and load 1: {}.",
-      testbed().name, burst, n, found);
   return s;
 }
 
 setting phasors(const options& o) {
   using namespace phasor_setting;
   constexpr double seconds = 500;
-  setting s{
-      .name = "Phasor",
-      .text = fmt::format(
-          "Eight {}, gamma arrivals with a coefficient of variation of {}, for {:g} s; all as on Phasor's page, and "
-          "`phasor` with the published settings and the promised TTFT of each kind of task. Every system with pools "
-          "is there with the pools that have the lowest P99 on other requests of the same kind, all ways to divide "
-          "the workers tried; `phasor` also with the published 3/3/2. The headline: P99 of the end-to-end latency. Its "
-          "second one, concurrency within the promises, is on Phasor's page; `due-first` has a column in its table, by "
-          "older rules, and what holds since stands above it.",
-          testbed().name, burst_cv, seconds),
-      .ablated = "production mix, 30/s",
-      .theirs = 1,
-      .metrics = {{"P99 end to end, s", 1, [](auto& a, auto&) { return a.numbers.e2e.p99; }, true},
-                  {"P99 TTFT, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-                  {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
-                  {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "Phasor",
+            .ablated = "production mix, 30/s",
+            .theirs = 1,
+            .metrics = {{"P99 end to end, s", [](auto& a, auto&) { return a.numbers.e2e.p99; }, true},
+                        {"P99 TTFT, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                        {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }},
+                        {"tokens/s", [](auto& a, auto&) { return a.numbers.throughput_tokens_per_s; }, false, true},
+                        fall_behind()},
+            .trials = {}};
   // A workload's lengths, if one is named, in place of the archetype's.
   for (const auto& [kind, rate, seen, lengths] :
        {std::tuple{"mix", 20, true, ""}, std::tuple{"mix", 30, true, ""}, std::tuple{"mix", 40, true, ""},
@@ -212,24 +179,16 @@ setting phasors(const options& o) {
 
 setting cascades(const options& o) {
   using namespace cascade_setting;
-  setting s{
-      .name = "CascadeInfer",
-      .text = fmt::format(
-          "{} H20, {:g} s of Poisson arrivals, all as on CascadeInfer's page; where 1,200 s are named, the first 400 "
-          "are not measured. ShareGPT's and azure-conv's rates "
-          "are the part of the time that the prompts alone would keep all instances busy. In stages: in all seeds "
-          "there were stages in the end. "
-          "The headlines: mean TTFT, mean TPOT and output tokens per second while requests arrive.",
-          gpus, 40.0),
-      .ablated = "long-tailed, 120/s",
-      .theirs = 3,
-      .metrics = {{"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
-                  {"TPOT mean, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
-                  {"tokens/s", 0, [](auto& a, auto&) { return a.throughput; }, true, true},
-                  {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }},
-                  {"end to end mean, s", 2, [](auto& a, auto&) { return a.numbers.e2e.mean; }},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "CascadeInfer",
+            .ablated = "long-tailed, 120/s",
+            .theirs = 3,
+            .metrics = {{"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                        {"TPOT mean, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.mean); }, true},
+                        {"tokens/s", [](auto& a, auto&) { return a.throughput; }, true, true},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }},
+                        {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }},
+                        fall_behind()},
+            .trials = {}};
   const auto add = [&](const source& from, const sim::model_spec& model, double part, double rate, bool seen,
                        double seconds = 40) {
     const sim::profile p = on_h20(model);
@@ -272,31 +231,18 @@ setting cascades(const options& o) {
 }
 
 setting sessions(const options& o) {
-  setting s{
-      .name = "sessions",
-      .text = fmt::format(
-          "Conversations and coding agents (docs/replay.md), with prefix caches, on eight instances; a turn comes when "
-          "the one before has been answered and thought about. The headlines: how long a session waits for all its "
-          "calls, mean and P99 over the sessions; TTFT of the calls, mean and P99; and goodput, the part of the calls "
-          "that have their first token within {:g} s and one each {:g} s from then on. The others are what is "
-          "published, with placements that know prefixes, and `fcfs` and `llumnix` as they are; whatever they know of "
-          "times of thought they know "
-          "from the workload itself; `due-first` is told, as `continuum` is, which of an agent's turns another one "
-          "follows, and not when; of a person's nobody is. `kvflow` knows when each session goes on, which nobody "
-          "does: it is shown, and no "
-          "rival. Held out here is another machine, for there are no other sessions.",
-          promise.ttft, promise.tpot),
-      .ablated = "",
-      .theirs = 3,
-      .metrics = {{"sessions, mean s", 1, [](auto& a, auto&) { return a.numbers.session.mean; }, true},
-                  {"sessions, P99 s", 1, [](auto& a, auto&) { return a.numbers.session.p99; }, true},
-                  {"TTFT mean, s", 3, [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
-                  {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
-                  {"good, %", 1, [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
-                  {"prefix hits, %", 1, [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
-                  {"TPOT P99, ms", 1, [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
-                  fall_behind()},
-      .trials = {}};
+  setting s{.name = "sessions",
+            .ablated = "",
+            .theirs = 3,
+            .metrics = {{"sessions, mean s", [](auto& a, auto&) { return a.numbers.session.mean; }, true},
+                        {"sessions, P99 s", [](auto& a, auto&) { return a.numbers.session.p99; }, true},
+                        {"TTFT mean, s", [](auto& a, auto&) { return a.numbers.ttft.mean; }, true},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                        {"good, %", [](auto& a, auto&) { return 100 * a.good; }, true, true, false, 100},
+                        {"prefix hits, %", [](auto& a, auto&) { return 100 * a.numbers.prefix_hit_rate; }, false, true},
+                        {"TPOT P99, ms", [](auto& a, auto&) { return ms(a.numbers.tpot.p99); }},
+                        fall_behind()},
+            .trials = {}};
   const auto add = [&](std::string_view workload, double rate, std::string_view machine, std::size_t blocks,
                        bool seen) {
     const sim::workload& w = sim::find_workload(workload);
@@ -330,21 +276,15 @@ setting sessions(const options& o) {
 }
 
 setting tenants(const options& o) {
-  setting s{
-      .name = "tenants",
-      .text =
-          "`noisy-neighbour`: four tenants, one of whom sends seven of ten requests, on two instances. The "
-          "headlines: of what is due to each tenant the smallest part that one was given (docs/replay.md), "
-          "TTFT P99 and the mean end-to-end latency. `due-first` lets start as `vtc` does, by `gate::fair_tenants`; "
-          "among requests of a tenant it goes by its own order.",
-      .ablated = "",
-      .theirs = 1,
-      .metrics = {{"worst share, %", 1, [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true, false,
-                   100},
-                  {"TTFT P99, s", 2, [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
-                  {"end to end mean, s", 1, [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
-                  {"tokens/s", 0, [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
-      .trials = {}};
+  setting s{.name = "tenants",
+            .ablated = "",
+            .theirs = 1,
+            .metrics = {{"worst share, %", [](auto& a, auto&) { return 100 * a.numbers.worst_tenant; }, true, true,
+                         false, 100},
+                        {"TTFT P99, s", [](auto& a, auto&) { return a.numbers.ttft.p99; }, true},
+                        {"end to end mean, s", [](auto& a, auto&) { return a.numbers.e2e.mean; }, true},
+                        {"tokens/s", [](auto& a, auto&) { return a.numbers.window_tokens_per_s; }, false, true}},
+            .trials = {}};
   const sim::workload& w = sim::find_workload("noisy-neighbour");
   for (const double rate : {6.0, 60.0}) {
     const std::size_t n = o.quick ? 200 : 3'000;
@@ -357,4 +297,4 @@ setting tenants(const options& o) {
   return s;
 }
 
-}  // namespace reproduce::due_first_page
+}  // namespace reproduce::due_first_runs

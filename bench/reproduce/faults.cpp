@@ -24,7 +24,7 @@ constexpr const char* objectives = "ttft=2,tpot=0.1";
 
 /// What is compared, of a run with the death and one without.
 struct sample {
-  double ttft = 0, ttft_before = 0;        // P99 of those who arrive from the death to a minute after the return
+  double ttft = 0, ttft_before = 0;  // P99 of the requests that arrive from the death to a minute after the return
   double goodput = 0, goodput_before = 0;  // of the same, part within the objectives
   double recovered = 0, recomputed = 0;
   double settles_s = 0;  // from the death until TTFT is as without it
@@ -76,27 +76,25 @@ sample compare(const run_result& with, const run_result& without, double died) {
   return s;
 }
 
-std::string cell(const std::vector<sample>& runs, double sample::*which, int digits, double scale = 1) {
+estimate mean_of(const std::vector<sample>& runs, double sample::*which, double scale = 1) {
   std::vector<double> values;
   for (const sample& s : runs) values.push_back(scale * (s.*which));
-  const estimate e = sim::estimate_mean(values);
-  return fmt::format("{:.{}f} ± {:.{}f}", e.mean, digits, e.half_width, digits);
+  return sim::estimate_mean(values);
 }
 
 void run(const options& o) {
-  page p{o, "What one death costs"};
+  results out{o};
   struct death {
     sim::policy policy;
     std::size_t instance;
-    std::string name;
+    std::string worker;  ///< Of systems with pools, which kind dies.
   };
   std::vector<death> deaths;
   for (const sim::policy& one : sim::published_policies()) {
     if (one.needs_scores) continue;
-    const std::string name = fmt::format("`{}`", one.name);
-    deaths.push_back({one, 0, one.pools == 0 ? name : name + ", prefill"});
+    deaths.push_back({one, 0, one.pools == 0 ? "" : "prefill"});
     const sim::pool_sizes pools = one.pools == 2 ? sim::halves(instances) : sim::three_pools(instances);
-    if (one.pools != 0) deaths.push_back({one, pools.prefill, name + ", decode"});
+    if (one.pools != 0) deaths.push_back({one, pools.prefill, "decode"});
   }
   const auto requests = static_cast<std::size_t>(rate * (o.quick ? 200 : length_s));
   const sim::workload& w = sim::find_workload("azure-conv");
@@ -113,40 +111,19 @@ void run(const options& o) {
     c.faults = {{.kind = sim::fault_kind::dies, .instance = d.instance, .at_s = died, .for_s = dead_s}};
     samples[k % deaths.size()][seed] = compare(d.policy.run(c, rows, quiet), without, died);
   });
-  p.text(fmt::format(
-      "{} instances of `{}` serve `{}` at {} requests a second, {:g} s "
-      "long. After {:g} s one of them dies, the first: the KV on it is lost. A second later the others know, and what "
-      "it "
-      "had goes to them; {:g} s after its death it is back, empty. Of policies with pools, once a prefill worker dies "
-      "and "
-      "once a decode worker; of those with stages, an instance of the shortest requests. Every number is a mean over "
-      "{} "
-      "seeds, ± its 95 % interval; after the slash, the same requests without the death. What needs "
-      "scores is not here: these requests have none.",
-      instances, pascal_setting::profile_name, w.name, rate, length_s, dies_s, dead_s, o.seeds));
-  p.text(fmt::format(
-      "*TTFT P99* and *good* are of the requests that arrive from the death to a minute after the return; good are "
-      "those "
-      "within {} s. *Recovered*: requests that began again elsewhere, and the tokens whose KV was computed again for "
-      "them. *Settles*: seconds from the death to the first of {} times {:g} s in whose arrivals the mean TTFT is at "
-      "most "
-      "{:g} times what it is without the death.",
-      objectives, quiet_bins, bin_s, normal));
-  std::vector<std::vector<std::string>> table;
+  std::vector<row> rows;
   for (std::size_t i = 0; i != deaths.size(); ++i) {
     const std::vector<sample>& s = samples[i];
-    table.push_back({deaths[i].name, cell(s, &sample::ttft, 2) + " / " + cell(s, &sample::ttft_before, 2),
-                     cell(s, &sample::goodput, 1, 100) + " / " + cell(s, &sample::goodput_before, 1, 100),
-                     cell(s, &sample::recovered, 1), cell(s, &sample::recomputed, 0), cell(s, &sample::settles_s, 0)});
+    rows.push_back({deaths[i].policy.name, deaths[i].worker, mean_of(s, &sample::ttft),
+                    mean_of(s, &sample::ttft_before), mean_of(s, &sample::goodput, 100),
+                    mean_of(s, &sample::goodput_before, 100), mean_of(s, &sample::recovered),
+                    mean_of(s, &sample::recomputed), mean_of(s, &sample::settles_s)});
   }
-  p.table({"policy", "TTFT P99, s", "good, %", "recovered", "tokens again", "settles, s"}, table);
-  p.text(
-      "One that has no pools loses an eighth of everything for a minute; one that has, a fourth or a third of its "
-      "prompts' "
-      "or its answers' workers, and nothing of the others. What is lost with a decode worker is more, because long "
-      "answers "
-      "are there; with a prefill worker, new requests wait as long as it is dead.");
-  p.finish();
+  out.table("deaths",
+            {"policy", "dead_worker", "ttft_p99_s±", "ttft_p99_without_s±", "good_pct±", "good_without_pct±",
+             "recovered_requests±", "recomputed_tokens±", "settles_s±"},
+            rows);
+  out.finish();
 }
 
 [[maybe_unused]] const bool added =

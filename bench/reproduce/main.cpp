@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// reproduce NAME: runs a paper's evaluation in the simulator and writes a page of results with the paper's numbers
-// beside ours.
+// reproduce NAME: runs a paper's evaluation in the simulator and writes its results as CSV files, with the paper's
+// numbers beside ours where it has them.
 #include "reproduce.hpp"
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   std::string out = "docs/results";
   std::string data;
   o.threads = std::max<std::size_t>(1, std::thread::hardware_concurrency());
-  CLI::App app{"Runs the evaluations of the published systems and writes docs/results/NAME."};
+  CLI::App app{"Runs the evaluations of the published systems and writes docs/results/NAME/*.csv."};
   app.require_subcommand(1);
   app.add_option("--out", out, "folder of the results")->capture_default_str();
   app.add_option("--data", data, "folder of real traces and prompts; without it, what needs them is left out")

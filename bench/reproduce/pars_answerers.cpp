@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Prompts that several models have answered.
-#include "pars_page.hpp"
+#include "pars_runs.hpp"
 
 #include <tessera/rank/features.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-namespace reproduce::pars_page {
+namespace reproduce::pars_runs {
 
 namespace {
 
@@ -103,22 +103,17 @@ double mean_of(const std::vector<std::int64_t>& v, std::size_t without = static_
 
 }  // namespace
 
+// The paper trains on GPT-4's lengths and schedules Llama's and R1's requests. What that rests on: how far the order of
+// one model's lengths holds for another's.
 void other_answerers(context& c) {
-  c.out.heading("Across models");
+  const std::vector<std::string> columns{"metric", "order", "median", "p10", "p90"};
   if (c.o.data.empty()) {
-    c.out.text("Left out: it needs the lengths of several models on the same prompts (`--data`).");
+    c.out.table("models", columns, {});
     return;
   }
   const answered a = read_answerers(c.o.data / answerers_file);
   const std::size_t models = a.models.size();
   const std::size_t n = a.prompts.size();
-  c.out.text(fmt::format(
-      "The paper trains on GPT-4's lengths and schedules Llama's and R1's requests. No data at hand has the text of "
-      "many "
-      "prompts and the lengths of two answerers, so that experiment cannot be repeated here. What can be measured is "
-      "what it rests on, with real lengths: {} reasoning models answered the same {} prompts several times "
-      "({}). How far does the order of one model's lengths hold for another's?",
-      models, n, answerers_file));
   std::vector<double> own;
   std::vector<double> cross;
   const auto means = [&](std::size_t m) {
@@ -144,13 +139,13 @@ void other_answerers(context& c) {
       cross.push_back(rank::kendall_tau_b(means(other), one).tau);
     }
   }
-  const auto spread = [](std::vector<double> v) {
+  std::vector<row> table;
+  const auto add = [&](const char* metric, std::string_view order, std::vector<double> v) {
     std::sort(v.begin(), v.end());
-    return fmt::format("{:.2f} ({:.2f} to {:.2f})", sim::percentile(v, 0.5), sim::percentile(v, 0.1),
-                       sim::percentile(v, 0.9));
+    table.push_back({metric, order, sim::percentile(v, 0.5), sim::percentile(v, 0.1), sim::percentile(v, 0.9)});
   };
-  c.out.table({"order of one run against", "tau-b: median (P10 to P90)"},
-              {{"the same model's other runs", spread(own)}, {"another model's mean lengths", spread(cross)}});
+  add("tau_b", "the same model's other runs", own);
+  add("tau_b", "another model's mean lengths", cross);
 
   // Bursts: every request is a real run of the model that serves.
   constexpr std::size_t kinds = 4;
@@ -185,9 +180,8 @@ void other_answerers(context& c) {
       p90[k][m] = o.p90;
     }
   });
-  const std::array<std::string_view, kinds> names{"FCFS", "order of another model (drawn once per model)",
+  const std::array<std::string_view, kinds> names{"FCFS", "order of another model",
                                                   "order of the model's own other runs", "oracle SJF"};
-  std::vector<std::vector<std::string>> table;
   for (std::size_t k = 0; k != kinds; ++k) {
     std::vector<double> gain;
     std::vector<double> gain90;
@@ -195,13 +189,10 @@ void other_answerers(context& c) {
       gain.push_back(mean[0][m] / mean[k][m]);
       gain90.push_back(p90[0][m] / p90[k][m]);
     }
-    table.push_back({std::string{names[k]}, spread(gain), spread(gain90)});
+    add("gain_mean", names[k], gain);
+    add("gain_p90", names[k], gain90);
   }
-  c.out.table({fmt::format("burst of {}, each model in turn", requests), "FCFS / it, mean", "FCFS / it, P90"}, table);
-  c.out.text(
-      "Median (P10 to P90) over the models that serve. These orders know the prompt, from other runs; a predictor "
-      "that reads its text can at best come close to them. Some of the prompts are puzzles that are made to be "
-      "misread, and there are few of them: read the sizes with care.");
+  c.out.table("models", columns, table);
 }
 
-}  // namespace reproduce::pars_page
+}  // namespace reproduce::pars_runs

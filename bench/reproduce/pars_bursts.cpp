@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Bursts of requests: the policies side by side, what spreads of lengths change, and what tau-b is worth.
-#include "pars_page.hpp"
+#include "pars_runs.hpp"
 
 #include <tessera/rank/train.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -12,14 +12,14 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace reproduce::pars_page {
+namespace reproduce::pars_runs {
 
 namespace {
 
@@ -46,80 +46,50 @@ answerer with_spread(const std::vector<sim::trace_row>& rows, double product) {
 
 }  // namespace
 
-std::vector<runs_type> bursts(context& c, const std::vector<answerer>& answerers) {
-  c.out.heading(fmt::format("A burst of {} requests", c.held_out));
-  const std::vector<contestant> who = contestants();
-  std::vector<runs_type> all;
-  for (const answerer& a : answerers) {
-    all.push_back(burst_runs(c, who, a));
-    c.out.text(fmt::format("**{}**", a.name));
-    table_of(c.out, who, all.back(), true);
-  }
-  c.out.text(
-      "The paper reports, for PARS against FCFS in its bursts of 2,000: more than 2x on the reasoning model and up to "
-      "7.7x on Llama in the mean, more than 2x and up to 8x in the P90, and PARS next to the oracle. \"FCFS / it\" of "
-      "the oracle is the most that ordering by length gains on these requests: where lengths are alike it is little.");
-  return all;
+void bursts(context& c, const std::vector<answerer>& answerers) {
+  const std::vector<contestant> systems = contestants();
+  for (const answerer& a : answerers) add_runs(c, a.name, 0, 0, systems, burst_runs(c, systems, a));
 }
 
-std::vector<gained> spreads(context& c) {
-  c.out.heading("Where 7.7 times comes from");
-  c.out.text(fmt::format(
-      "Under FCFS long and short wait alike, so that the mean latency per token is about the mean wait times the mean "
-      "of 1/L, and the mean wait goes with the mean of L. An order by length spares the short ones, which make the "
-      "mean "
-      "of 1/L, the wait. So the gain should grow with mean(L) x mean(1/L), whatever the model. Tested: the burst "
-      "again, "
-      "the lengths log-normal with a median of 60 tokens (at most 2,048) and a deviation that gives the product named, "
-      "scores of the tau-b of the paper's predictor for Llama on Alpaca, {:g}, made as in the next section; nobody is "
-      "boosted.",
-      paper_tau));
-  std::vector<std::vector<std::string>> table;
+// Under FCFS long and short wait alike, so that the mean latency per token is about the mean wait times the mean of
+// 1/L, and the mean wait goes with the mean of L. An order by length spares the short ones the wait. So the gain should
+// grow with mean(L) x mean(1/L), whatever the model.
+void spreads(context& c) {
+  std::vector<row> table;
   const std::vector<contestant> all = contestants();
-  std::vector<gained> found;
   for (const double product : {1.5, 2.0, 4.0, 8.0, 12.0, 16.0}) {
-    const std::vector<contestant> who{all.front(), all[unboosted_pars], all[unboosted_pars], all.back()};
+    const std::vector<contestant> systems{all.front(), all[unboosted_pars], all[unboosted_pars], all.back()};
     std::vector<experiment> seeds;
     for (const experiment& e : c.seeds) seeds.push_back(with_lengths(e, with_spread(e.rows, product)));
     std::vector<std::vector<float>> noisy(seeds.size());
     for (std::size_t s = 0; s != seeds.size(); ++s) noisy[s] = noised(seeds[s].scores[by_truth], paper_tau, s + 1);
     const runs_type runs = run_contestants(
-        c, who,
+        c, systems,
         [&](std::size_t k, std::size_t s) {
-          return burst(seeds[s], k == 1 ? noisy[s] : seeds[s].scores[who[k].scored]);
+          return burst(seeds[s], k == 1 ? noisy[s] : seeds[s].scores[systems[k].scored]);
         },
         [&](std::size_t s) { return seeds[s].history; });
     std::vector<double> products;
     for (const experiment& e : seeds) products.push_back(spread(e.rows));
-    const auto gain = [&](std::size_t k, double outcome::*what) { return ratio_of(runs.front(), runs[k], what); };
-    found.push_back({sim::estimate_mean(products).mean, gain(1, &outcome::mean), gain(1, &outcome::p90),
-                     gain(3, &outcome::mean), gain(3, &outcome::p90)});
-    table.push_back({show(sim::estimate_mean(products), 1)});
-    for (std::size_t k = 1; k != who.size(); ++k) {
-      for (double outcome::*what : {&outcome::mean, &outcome::p90})
-        table.back().push_back(ratio(runs.front(), runs[k], what));
+    const std::array<std::string, 4> scores{"", fmt::format("tau-b {:g}", paper_tau), "PARS's model", "oracle"};
+    for (std::size_t k = 1; k != systems.size(); ++k) {
+      table.push_back({sim::estimate_mean(products), scores[k], ratio_of(runs.front(), runs[k], &outcome::mean),
+                       ratio_of(runs.front(), runs[k], &outcome::p90)});
     }
   }
-  c.out.table({"mean(L) x mean(1/L)", fmt::format("FCFS / tau-b {:g}, mean", paper_tau), "P90",
-               "FCFS / PARS's model here, mean", "P90", "FCFS / oracle, mean", "P90"},
-              table);
-  return found;
+  c.out.table("spread", {"length_spread±", "scores", "fcfs_mean_ratio±", "fcfs_p90_ratio±"}, table);
 }
 
+// The burst again, scored by oracles that were made worse: the logarithm of the true length with normal noise, as much
+// as gives the tau-b named. FCFS is a tau-b of 0.
 void tau_curve(context& c, const std::vector<answerer>& answerers) {
-  c.out.heading("How good a ranking has to be");
-  c.out.text(
-      "The burst again, scored by oracles that were made worse: the logarithm of the true length with normal noise, "
-      "as much as gives the tau-b named. Nobody is boosted. Latencies relative to the true order; FCFS is a tau-b of "
-      "0.");
   const std::vector<double> levels =
       c.o.quick ? std::vector<double>{0, 0.5, 1}
                 : std::vector<double>{0, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9, 0.95, 1};
-  plot p{"Latency in a burst against the quality of the ranking", "tau-b", "latency per token / oracle's", {}};
-  std::vector<std::vector<std::string>> table;
-  for (const double tau : levels) table.push_back({fmt::format("{:g}", tau)});
-  std::vector<std::string> header{"tau-b"};
-  std::string found;
+  std::vector<row> table;
+  std::vector<double> ours;
+  for (const experiment& e : c.seeds) ours.push_back(e.tau);
+  const std::vector<contestant> systems = contestants();
   for (const answerer& a : answerers) {
     std::vector<std::vector<outcome>> runs(levels.size(), std::vector<outcome>(c.seeds.size()));
     sim::run_parallel(levels.size() * c.seeds.size(), c.o.threads, [&](std::size_t i) {
@@ -128,34 +98,15 @@ void tau_curve(context& c, const std::vector<answerer>& answerers) {
       runs[i / c.seeds.size()][s] =
           run(by_score(), c.profile, burst(e, noised(e.scores[by_truth], levels[i / c.seeds.size()], s + 1)));
     });
-    for (const auto& [word, what] : {std::pair{"mean", &outcome::mean}, std::pair{"P90", &outcome::p90}}) {
-      series curve{fmt::format("{}, {}", a.name, word), {}, {}};
-      double enough = std::numeric_limits<double>::quiet_NaN();
-      for (std::size_t l = 0; l != levels.size(); ++l) {
-        std::vector<double> samples;
-        for (std::size_t s = 0; s != c.seeds.size(); ++s) samples.push_back(runs[l][s].*what / runs.back()[s].*what);
-        const estimate e = sim::estimate_mean(samples);
-        table[l].push_back(show(e, 2));
-        curve.x.push_back(levels[l]);
-        curve.y.push_back(e.mean);
-        if (std::isnan(enough) && e.mean <= 1.25) enough = levels[l];
-      }
-      header.push_back(curve.name);
-      found += fmt::format("{}{}: {:g}", found.empty() ? "" : "; ", curve.name, enough);
-      p.curves.push_back(std::move(curve));
+    for (std::size_t l = 0; l != levels.size(); ++l) {
+      table.push_back({"noise", levels[l], a.name, ratio_of(runs[l], runs.back(), &outcome::mean),
+                       ratio_of(runs[l], runs.back(), &outcome::p90)});
     }
+    const runs_type model = burst_runs(c, {systems[unboosted_pars], systems.back()}, a);
+    table.push_back({"model", sim::estimate_mean(ours).mean, a.name, ratio_of(model[0], model[1], &outcome::mean),
+                     ratio_of(model[0], model[1], &outcome::p90)});
   }
-  std::vector<double> ours;
-  for (const experiment& e : c.seeds) ours.push_back(e.tau);
-  table.push_back({fmt::format("PARS's model: {:.2f}", sim::estimate_mean(ours).mean)});
-  const std::vector<contestant> who = contestants();
-  for (const answerer& a : answerers) {
-    const runs_type runs = burst_runs(c, {who[unboosted_pars], who.back()}, a);
-    for (double outcome::*what : {&outcome::mean, &outcome::p90}) table.back().push_back(ratio(runs[0], runs[1], what));
-  }
-  c.out.table(header, table);
-  c.out.figure("tau", "Latency per token in the burst against tau-b of the scores, relative to the true order", p);
-  c.out.text(fmt::format("The first of these levels that comes within 25 % of the oracle: {}.", found));
+  c.out.table("tau", {"scores", "tau_b", "lengths", "to_oracle_mean_ratio±", "to_oracle_p90_ratio±"}, table);
 }
 
-}  // namespace reproduce::pars_page
+}  // namespace reproduce::pars_runs

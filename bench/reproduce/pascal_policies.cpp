@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // The policies that PASCAL is compared with, and PASCAL without one of its rules.
-#include "pascal_page.hpp"
+#include "pascal_runs.hpp"
 
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::pascal_page {
+namespace reproduce::pascal_runs {
 
 namespace {
 
@@ -115,7 +115,7 @@ std::vector<sim::policy> ablations() {
   all.push_back(make_policy<pascal_scheduler, placement::least_kv, adaptively>(
       "arrivals count only what is held, ignore t (least-kv)", "", {}, {}, by_the_paper));
   all.push_back(make_policy<pascal_scheduler, placement::least_kv, migrate_without_slo>(
-      "nobody looks at t", "", {}, {}, migrate_without_slo{by_the_paper}));
+      "t is not looked at", "", {}, {}, migrate_without_slo{by_the_paper}));
   all.push_back(sim::with_bounded_steps(pascal));
   all.back().name = "steps bounded";
   all.push_back(make_policy<tessera::round_robin<request>, pascal_arrival, adaptively>(
@@ -141,4 +141,4 @@ std::vector<sim::policy> ablations() {
   return all;
 }
 
-}  // namespace reproduce::pascal_page
+}  // namespace reproduce::pascal_runs

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Section III: what memory and quanta do to requests that reason and to those that answer.
-#include "pascal_page.hpp"
+#include "pascal_runs.hpp"
 
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace reproduce::pascal_page {
+namespace reproduce::pascal_runs {
 
 namespace {
 
@@ -76,7 +76,7 @@ rows_type characterisation_rows(double rate, std::uint64_t seed, bool reasoning)
   return rows;
 }
 
-/// The highest rate at which the KV of all who run at once just fits on the GPU: the oracle needs all of its memory.
+/// The highest rate at which the KV of all running requests just fits on the GPU: the oracle needs all of its memory.
 double rate_that_fills(std::size_t seeds) {
   const auto peak = [&](double rate) {
     double most = 0;
@@ -152,50 +152,24 @@ std::array<characterised, 4> characterise_all(const options& o, double rate, boo
 
 }  // namespace
 
-void show_section_three(page& p, const options& o) {
-  p.heading("Section III: what blocking and preemption do to each phase (figures 4 and 5)");
+void show_section_three(results& out, const options& o) {
+  // The paper names no rate.
   const double rate = o.quick ? 3.0 : rate_that_fills(std::min<std::size_t>(o.seeds, 3));
-  p.text(fmt::format(
-      "One instance, {} requests with prompts of 128 tokens, one of 128, 512, 1024, 1536 and 2048 tokens to "
-      "generate, "
-      "each "
-      "as likely; Poisson arrivals at {:.2f}/s, where the requests that run at once just fill the GPU's KV memory if "
-      "nobody ever waits (the paper names no rate). The oracle has all the memory it wants, the others half of the "
-      "GPU's. Figure 4: all tokens are reasoning. Figure 5: all are answer, and a first token is due 0.25 s after "
-      "the "
-      "arrival, then one every 0.1 s; `rr` takes turns in a circle, `rr-quanta` by the quanta used.",
-      characterised_requests, rate));
+  std::vector<row> rows;
   for (const bool reasoning : {true, false}) {
     const auto all = characterise_all(o, rate, reasoning);
-    std::vector<std::vector<std::string>> rows;
-    plot figure{.title = reasoning ? "Reasoning latency relative to the oracle" : "Answers that meet their SLO",
-                .x_label = "tokens",
-                .y_label = reasoning ? "times the oracle" : "share",
-                .curves = {},
-                .drawn_as = style::bars};
-    for (const std::int64_t n : characterised_lengths) figure.x_names.push_back(fmt::format("{}", n));
     for (const characterised& c : all) {
-      series curve{.name = c.name, .x = {}, .y = {}};
       for (std::size_t i = 0; i != characterised_lengths.size(); ++i) {
-        curve.y.push_back(reasoning ? c.total[i] / all[0].total[i] : c.attained[i]);
-        rows.push_back({c.name, fmt::format("{}", characterised_lengths[i]), fmt::format("{:.1f}", c.executed[i]),
-                        fmt::format("{:.1f}", c.blocked[i]), fmt::format("{:.1f}", c.preempted[i]),
-                        fmt::format("{:.1f}", c.total[i]), fmt::format("{:.2f}", c.total[i] / all[0].total[i]),
-                        reasoning ? "" : fmt::format("{:.1f} %", 100 * c.attained[i])});
+        rows.push_back({reasoning ? "reasoning" : "answering", c.name, characterised_lengths[i], c.executed[i],
+                        c.blocked[i], c.preempted[i], c.total[i], c.total[i] / all[0].total[i],
+                        reasoning ? cell{} : cell{100 * c.attained[i]}});
       }
-      figure.curves.push_back(std::move(curve));
-    }
-    p.figure(reasoning ? "figure4" : "figure5", reasoning ? "Figure 4" : "Figure 5 (b)", figure);
-    p.table({"policy", "tokens", "executed s", "blocked s", "preempted s", "total s", "of the oracle's", "SLO met"},
-            rows);
-    if (reasoning) {
-      p.text(fmt::format(
-          "The paper: FCFS up to 5.14 times the oracle, on the shortest; RR up to 1.75 times, on the "
-          "longest. Here: FCFS {:.2f} times on the shortest; RR {:.2f} times on the longest in a circle, "
-          "{:.2f} by quanta.",
-          all[1].total[0] / all[0].total[0], all[2].total[4] / all[0].total[4], all[3].total[4] / all[0].total[4]));
     }
   }
+  out.table("phases",
+            {"phase", "policy", "tokens", "executed_s", "blocked_s", "preempted_s", "total_s", "to_oracle_ratio",
+             "slo_met_pct"},
+            rows);
 }
 
-}  // namespace reproduce::pascal_page
+}  // namespace reproduce::pascal_runs

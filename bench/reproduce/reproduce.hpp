@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
+#include <cmath>
+#include <concepts>
 #include <cstddef>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -17,9 +17,10 @@
 #include <vector>
 
 /// @file
-/// What the reproductions of the papers' evaluations share: a page of results with tables and plots, and runs in
-/// parallel. Each reproduction adds itself to `reproductions()`, in the source of its name beside this one; parts of a
-/// long page are in sources of their own, and what they share in a header `NAME_page.hpp`.
+/// What the reproductions of the papers' evaluations share: results as CSV files. Each reproduction adds itself to
+/// `reproductions()`, in the source of its name beside this one. Parts of a long one are in sources of their own, and
+/// what they share is in a header `NAME_runs.hpp`. docs/results/plot.py draws the files, and a page beside them is
+/// written by hand.
 
 namespace reproduce {
 
@@ -27,7 +28,7 @@ namespace sim = tessera::sim;
 
 /// What the command line says.
 struct options {
-  std::filesystem::path out;   ///< Folder of the page and its plots.
+  std::filesystem::path out;   ///< Folder of the CSV files.
   std::filesystem::path data;  ///< Folder of real traces and prompts; empty: what needs them is left out, and says so.
   std::size_t seeds = 10;      ///< Runs that every number is a mean of.
   bool quick = false;          ///< Few requests, to see that everything runs. The numbers mean nothing.
@@ -54,54 +55,59 @@ inline bool add(reproduction r) {
 
 using sim::estimate;
 
-/// What runs say of their load, each verdict with how many say so; and, where a queue grows, by what part of the
-/// arrivals on average.
-[[nodiscard]] std::string verdict_of(const std::vector<sim::load_verdict>& runs);
-
-/// One curve, or one group of bars, of a plot.
-struct series {
-  std::string name;
-  std::vector<double> x;
-  std::vector<double> y;
-};
-enum class style { lines, steps, bars };
-struct plot {
-  std::string title;
-  std::string x_label;
-  std::string y_label;
-  std::vector<series> curves;
-  style drawn_as = style::lines;
-  bool log_x = false;
-  bool log_y = false;
-  std::vector<std::string> x_names{};  ///< Names of the groups of bars; x is then not read.
-};
-
-/// A page of results in Markdown, written when it is finished: a run that fails leaves the old page.
-class page {
+/// A cell of a row: text, a number, or a mean with half of its 95 % interval. What is not finite is written as nothing.
+class cell {
  public:
-  /// `folder/README.md`; plots lie beside it. @throws sim::output_error
-  page(const options& o, std::string_view title);
+  cell() = default;
+  cell(std::string text) : value_{std::move(text)} {}
+  cell(std::string_view text) : value_{text} {}
+  cell(const char* text) : value_{text} {}
+  template <class T>
+    requires std::integral<T> || std::floating_point<T>
+  cell(T number) : value_{shown(static_cast<double>(number))} {}
+  cell(const estimate& e) : value_{shown(e.mean)}, half_{value_.empty() ? "" : shown(e.half_width)} {}
 
-  /// Markdown that stands above all sections, whenever it is added: what the runs below have shown.
-  void lead(std::string_view paragraph);
-  void heading(std::string_view text);    ///< Of a section.
-  void text(std::string_view paragraph);  ///< Markdown.
-  /// A table; every row as long as the header.
-  void table(const std::vector<std::string>& header, const std::vector<std::vector<std::string>>& rows);
-  /// Draws `name.svg` (and `name.gp`, which has the data) and shows it. Without gnuplot the page says that it is
-  /// missing.
-  void figure(std::string_view name, std::string_view caption, const plot& p);
-  /// Writes the page, with what it took to make it at its top.
+  [[nodiscard]] const std::string& value() const noexcept { return value_; }
+  [[nodiscard]] const std::string& half() const noexcept { return half_; }
+
+ private:
+  static std::string shown(double x) { return std::isfinite(x) ? fmt::format("{:.6g}", x) : std::string{}; }
+
+  std::string value_;
+  std::string half_;
+};
+
+using row = std::vector<cell>;
+
+/// The CSV files of an evaluation, written when all of it is done: a run that fails leaves the old ones.
+class results {
+ public:
+  explicit results(const options& o) : folder_{o.out} {}
+
+  /// `name.csv`. A column `x±` is two: `x`, and `x_ci95`, half of its 95 % interval. Every row has a cell for each of
+  /// `columns`.
+  void table(std::string_view name, const std::vector<std::string>& columns, const std::vector<row>& rows);
+  /// Writes the files and prints their names. @throws sim::output_error
   void finish();
 
  private:
   std::filesystem::path folder_;
-  std::string head_;
-  std::string lead_;
-  std::string markdown_;
-  std::size_t threads_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
-  std::clock_t clock_ = std::clock();  ///< Of all threads.
+  std::vector<std::pair<std::string, std::string>> files_;  ///< Name and text.
 };
+
+/// The columns of `load_cells`: of how many runs the queue grows, of how many no queue but the number that runs grows,
+/// of how many nothing grows; and by what part of the arrivals the queue grows, in per cent, mean over all runs.
+inline const std::vector<std::string> load_columns{"overload_runs", "unsettled_runs", "carried_runs", "backlog_pct"};
+[[nodiscard]] std::vector<cell> load_cells(const std::vector<sim::load_verdict>& runs);
+
+/// `first` with `more` behind it: rows and columns.
+template <class T>
+std::vector<T> joined(std::vector<T> first, const std::vector<T>& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+/// The name of a metric as that of a column: "tokens/s" is `tokens_per_s`, "good, %" `good_pct`.
+[[nodiscard]] std::string column_of(std::string_view metric);
 
 }  // namespace reproduce
