@@ -34,6 +34,11 @@ COMMENTS = (
     ),
     *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
     *("src/sim/" + name for name in "input measure model planning policies report setup traffic error.cpp".split()),
+    *("python/native/" + name for name in "fleet fleet_module.cpp rank_module.cpp sim_module.cpp".split()),
+    *(
+        "python/src/tessera/" + name
+        for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
+    ),
     "script",
     "tools",
 )
@@ -63,7 +68,7 @@ def visible(text):
 def sentences(lines):
     """(line, text) of every sentence in the lines of one comment, each given as (number, text)."""
     paragraphs = []
-    verbatim = fence = False
+    verbatim = fence = doctest = False
     after_blank = True
     for number, line in lines:
         if line.strip().startswith("```"):
@@ -72,7 +77,10 @@ def sentences(lines):
             after_blank = True
             continue
         if not line.strip():
-            after_blank, verbatim = True, False
+            after_blank, verbatim, doctest = True, False, False
+            continue
+        doctest = doctest or line.strip().startswith(">>> ")
+        if doctest:
             continue
         if line.startswith("    ") and (verbatim or after_blank):
             verbatim = True
@@ -97,7 +105,7 @@ def sentences(lines):
             last = i + 1 == len(words)
             follows = "" if last else words[i + 1]
             ends = re.search(r"[.!?][)\]\"]*$", word) and re.match(r"[(\[]*[A-Z0-9`\"]", follows)
-            if last or follows.startswith("@") or (ends and not ABBREVIATION.search(word)):
+            if last or follows.startswith(("@", ":param", ":raises")) or (ends and not ABBREVIATION.search(word)):
                 yield starts[first], " ".join(words[first : i + 1])
                 first = i + 1
 
@@ -105,7 +113,7 @@ def sentences(lines):
 def comment_errors(lines):
     """(line, what is wrong) of one comment, given as (number, text)."""
     for number, sentence in sentences(lines):
-        plain = re.sub(r"^@\w+(?:\[\w+\])?\s*", "", sentence)
+        plain = re.sub(r"^(?:@\w+(?:\[\w+\])?|:(?:param \w+|raises):?)\s*", "", sentence)
         people = PEOPLE.search(plain)
         if people:
             yield number, f'"{people.group(0)}": say "it", "that", "none" or "all" of a request or a program'
@@ -232,7 +240,7 @@ def check(root):
     for name in sorted({*COMMENTS, *MESSAGES}):
         if not os.path.exists(os.path.join(root, name)):
             errors.append(f"there is no {name}")
-    for top in ("include", "src", "tools", "python", "script"):
+    for top in ("include", "src", "tools", "python", "script", "examples", "bench", "tests"):
         for folder, _, files in sorted(os.walk(os.path.join(root, top))):
             for file in sorted(files):
                 path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
@@ -288,6 +296,8 @@ RIGHT = (
     "| " + "word " * 40 + "|",
     "@param a " + "word " * 20 + "\n{0}@param b " + "word " * 20,
     "- " + "word " * 20 + "\n{0}- " + "word " * 20,
+    "Word.\n{0}\n{0}>>> " + "word " * 20 + "\n{0}>>> " + "word " * 20 + "\n{0}\n{0}That is all.",
+    ":param a: " + "word " * 20 + "\n{0}:param b: " + "word " * 20,
 )
 
 
