@@ -23,6 +23,14 @@ import tokenize
 
 # Folders, with all that is below them, and files whose comments are checked.
 COMMENTS = (
+    *(
+        "bench/" + name
+        for name in (
+            "bad_days_bench.cpp bad_days_kv_bench.cpp cost_bench.cpp fleet fleet_bench.cpp gate_bad_days_bench.cpp gpu "
+            "headroom_bench.cpp kv_bench.cpp market_bench.cpp pacing_bench.cpp partition_bench.cpp placement_bench.cpp "
+            "queue_bench.cpp rank_bench.cpp scheduler_bench.cpp"
+        ).split()
+    ),
     "examples",
     *("include/tessera/" + name for name in "config.hpp tessera.hpp version.hpp".split()),
     *(
@@ -41,6 +49,7 @@ COMMENTS = (
         for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
     ),
     "script",
+    *("tests/" + name for name in "conformance death fuzz property static support symbols".split()),
     "tools",
 )
 # Folders whose string literals are checked: what a user reads.
@@ -249,7 +258,7 @@ def check(root):
                 path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
                 here = [any(f"{path}/".startswith(f"{name}/") for name in names) for names in (COMMENTS, MESSAGES)]
                 if any(here):
-                    with open(os.path.join(folder, file), encoding="utf-8") as f:
+                    with open(os.path.join(folder, file), encoding="utf-8", errors="replace") as f:
                         count, wrong = file_errors(path, f.read(), *here)
                     checked += count
                     errors += wrong
