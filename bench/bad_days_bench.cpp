@@ -24,15 +24,16 @@
 #include <string>
 #include <vector>
 
-// Bad days of a scheduler, each beside its good day, which is the same but for one thing. The closed loops of
-// scheduler_bench.cpp say what a step costs when all goes well; here is what it costs, or what the machine gets done,
+// Bad days of a scheduler, each next to its good day, which differs in one thing. The closed loops of
+// scheduler_bench.cpp say what a step costs when all goes well. Here is what it costs, or what the machine gets done,
 // when it does not.
 //
-// A day goes the same way each time that it is played, so each of its steps is timed once per iteration of the
-// benchmark and the least time counts: a step that the operating system interrupted in one run was not in another.
-// Counters: nanoseconds of the call that the day is about (plan or commit) over the measured steps, `max_ns` being the
-// worst step, and `step_max_ns`, the worst plan + commit, so that nothing is gained by moving work from one to the
-// other.
+// A day goes the same way each time that it is played. So each of its steps is timed once per iteration of the
+// benchmark, and the least time counts. A step that the operating system interrupted in one run was not in another.
+// Counters:
+// - nanoseconds of the call that the day is about (plan or commit) over the measured steps;
+// - `max_ns`, its worst step;
+// - `step_max_ns`, the worst plan + commit, so that nothing is gained by moving work from one to the other.
 
 namespace {
 
@@ -183,11 +184,11 @@ void measure(benchmark::State& state, call about, const Play& play) {
   state.counters["step_max_ns"] = *std::max_element(whole.begin(), whole.end());
 }
 
-// --- the first who waits has a long cached prefix
+// --- the first waiting request has a long cached prefix
 //
 // 64 requests decode, and the prompt of another is computed in chunks, so that blocks are published in each step. Good:
-// nobody waits. Bad: one waits whose prompt has `prefix` blocks in the cache and would not fit if all but the 64 were
-// gone. What might change with each published block is how much of its prefix there is.
+// no request waits. Bad: one waits with `prefix` blocks of its prompt in the cache, and would not fit if all except the
+// 64 were gone. What might change with each published block is how much of its prefix there is.
 
 day cached_prefix_waits(std::size_t prefix, bool waits) {
   using tested = scheduler<order::fcfs, preempt::recompute, admit::watermark, cache>;
@@ -209,11 +210,11 @@ day cached_prefix_waits(std::size_t prefix, bool waits) {
 
 // --- evictions that would not be enough
 //
-// 200 residents share a prefix of 256 blocks with one of highest priority, whose long prompt is computed and published
-// block by block. Good: nobody waits. Bad: one waits that outranks the 200, and for which the blocks of all of them
-// would not do, because what they share stays with the one. Each holds 256 blocks and more, so counted singly they
-// would. With `one_ends`, the oldest of the 200 ends in each step and another takes its place: it is urgent until
-// its first token, and then ranks with the others.
+// 200 residents share a prefix of 256 blocks with one of highest priority. Its long prompt is computed and published
+// block by block. Good: no request waits. Bad: one waits that outranks the 200. The blocks of all 200 would not be
+// enough for it, because what they share stays with the one. Each holds 256 blocks and more, so counted singly they
+// would be enough. With `one_ends`, the oldest of the 200 ends in each step and another takes its place. It is urgent
+// until its first token, and then ranks with the others.
 
 template <class Preempt>
 day evictions_in_vain(bool one_ends, bool waits) {
@@ -260,7 +261,7 @@ day evictions_in_vain(bool one_ends, bool waits) {
 //
 // Shortest predicted output first, with ageing after 120 s (the order of `pars`), 256 run, and in each step one ends
 // and one starts. `waiting` requests came at the same moment. Good: they wait. Bad: they become due for ageing, in the
-// first of the measured steps; how long it takes until all have been moved is free, as long as no step is slow.
+// first of the measured steps. They may be moved over any number of steps, as long as no step is slow.
 
 struct burst {
   std::size_t waiting;
@@ -370,8 +371,8 @@ day resident_priorities(bool bad) {
 
 // --- all residents move at once
 //
-// `running` requests started together. Good: steps in which nobody's place changes. Bad: the ten steps on both sides of
-// the one in which the quantum of all ends, or all begin to answer.
+// `running` requests started together. Good: steps in which no request changes its place. Bad: the ten steps on both
+// sides of the one in which the quantum of all ends, or all begin to answer.
 
 template <class Order>
 day all_move(std::size_t running, const Order& order, std::int64_t reasoning, bool bad) {
@@ -393,9 +394,9 @@ day all_move(std::size_t running, const Order& order, std::int64_t reasoning, bo
 
 // --- all windows pass a block at once
 //
-// A model of full attention and two sliding windows; `running` requests decode, and nobody starts or ends. Good: they
-// come to the end of a block one after the other. Bad: all in the same step, which takes a block in each of the groups
-// for each of them, and in the next the windows give as many back.
+// A model of full attention and two sliding windows; `running` requests decode, and none starts or ends. Good: they
+// come to the end of a block one after the other. Bad: all in the same step. It takes a block in each of the groups for
+// each of them, and in the next step the windows give as many back.
 
 struct sliding_request : hook_for<order::fcfs> {
   tokens output{};
@@ -445,8 +446,8 @@ void shared_prefix_admission(benchmark::State& state) {
   }
 }
 
-/// A prompt of 907 of 1,000 blocks waits for one that holds 10 % of them for 1,500 steps, and 200 small requests, 12
-/// blocks each for 20 steps, wait behind it.
+/// A prompt of 907 of 1,000 blocks waits for one that holds 10 % of them for 1,500 steps. 200 small requests, 12 blocks
+/// each for 20 steps, wait behind it.
 template <class Scheduler>
 void behind_a_giant(benchmark::State& state) {
   for (auto _ : state) {
@@ -482,8 +483,10 @@ void behind_a_giant(benchmark::State& state) {
 }
 
 /// A prompt of 12,000 tokens, and every 20 steps one of 4,800 that is more urgent, which is 47 % of what the steps can
-/// compute. Both do not fit. Counters: steps until the long one is done (4,000 are tried), how often it lost its
-/// blocks, and how much of what was computed had to be computed again.
+/// compute. Both do not fit. Counters:
+/// - steps until the long one is done (4,000 are tried),
+/// - how often it lost its blocks,
+/// - the part of the computed tokens that had to be computed again.
 template <class Preempt>
 void urgent_over_long(benchmark::State& state, bool urgent, std::size_t host_blocks) {
   using tested = scheduler<order::fcfs, Preempt>;
@@ -577,7 +580,7 @@ void urgent_over_long(benchmark::State& state, bool urgent, std::size_t host_blo
   add("shared_prefix_admission/future_peak", 1, &shared_prefix_admission<admit::future_peak>);
 
   add("behind_a_giant/fcfs", 1, &behind_a_giant<scheduler<order::fcfs, preempt::recompute>>);
-  // Who starts behind it must not delay it.
+  // What starts behind it must not delay it.
   add("behind_a_giant/backfill", 1,
       &behind_a_giant<iteration_scheduler<request<order::fcfs>, order::fcfs, preempt::recompute, admit::watermark,
                                           kv::block_pool, kv::csr_tables, gate::backfill>>);

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-// Bad days of a scheduler's memory: another program has used the processor's caches between two steps, as an engine
-// does; and a burst of prompts that begin alike, of which all but one wait for a prefix in each plan.
+// Bad days of a scheduler's memory. Another program has used the processor's caches between two steps, as an engine
+// does. Or a burst of prompts begins alike, and all except one wait for a prefix in each plan.
 //
 // Counters: the median and the 99th percentile of plan + commit, in nanoseconds.
 

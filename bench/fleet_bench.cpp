@@ -95,7 +95,7 @@ void takes_a_report(benchmark::State& state) {
   }
 }
 
-/// Every replica is tight, and nobody gains by a move: everybody is asked about.
+/// Every replica is tight, and no move gains anything: the policy is asked about a request of each replica.
 void proposes_nothing(benchmark::State& state) {
   const auto fleet =
       std::make_unique<busy_fleet>(static_cast<std::size_t>(state.range(0)), ledger::settings{.tight = blocks{5001}});

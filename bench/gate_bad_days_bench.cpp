@@ -22,8 +22,8 @@
 // A line of 300,000 requests of one class that is skipped, in front of requests of 64 tenants and 12 adapters that are
 // served. A plan looks at one request of each class, so the line costs nothing. The good day is the same without it.
 //
-// A day is played three times, and the least time of each of its plans counts: one that the operating system
-// interrupted in one of them was not in another. Counters: nanoseconds of `plan`, `max_ns` being the worst.
+// A day is played three times, and the least time of each of its plans counts. A plan that the operating system
+// interrupted in one was not in another. Counters: nanoseconds of `plan`, `max_ns` being the worst.
 
 namespace {
 

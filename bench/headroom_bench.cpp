@@ -128,8 +128,8 @@ void headroom_epoch_fragmented(benchmark::State& state) {
 }
 BENCHMARK(headroom_epoch_fragmented)->Arg(8)->Arg(64)->Arg(1024)->Unit(benchmark::kMicrosecond);
 
-/// The worst: every worker decodes, is stranded and, from the first to the last, lacks a little less than the one
-/// before, so that each displaces another among the candidates; sequences are small, so that batches have many pieces;
+/// The worst: every worker decodes and is stranded. From the first to the last, each lacks a little less than the one
+/// before, so that each displaces another among the candidates. Sequences are small, so that batches have many pieces,
 /// and there is room for few.
 void headroom_epoch_worst(benchmark::State& state) {
   cluster c{static_cast<std::size_t>(state.range(0)), 0.97, true};

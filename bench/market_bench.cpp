@@ -73,7 +73,7 @@ message answer(market::instance_id from, message_kind kind, const message& to) {
   return m;
 }
 
-/// The sender's whole part in an auction: an ask to each of so many receivers, a bid of each, the decision, the
+/// The sender's whole part in an auction of `n` receivers. It is an ask to each, a bid of each, the decision, the
 /// confirm, and the withdrawal that ends it. Items are messages in and out.
 void market_auction(benchmark::State& state) {
   const auto n = static_cast<std::uint32_t>(state.range(0));

@@ -14,10 +14,10 @@
 #include <random>
 #include <vector>
 
-// Made-up samples: log-normal prompts (median 500, up to 120,000 tokens) and outputs (median 270, up to 8,000), so a
-// range of 128K tokens and about 5,000 distinct lengths in 20,000 requests. Prices as of a 3B model on one GPU. The
-// time of a transfer decides how many stages pay, and with it the work: arguments give it in tenths of microseconds per
-// token, from nothing (a stage per instance) to so much that one stage is best.
+// Made-up samples: log-normal prompts (median 500, up to 120,000 tokens) and outputs (median 270, up to 8,000). So
+// there is a range of 128K tokens and about 5,000 distinct lengths in 20,000 requests. Prices are those of a 3B model
+// on one GPU. The time of a transfer decides how many stages pay, and with it the work. Arguments give it in tenths of
+// microseconds per token, from nothing (a stage per instance) to so much that one stage is best.
 
 namespace {
 

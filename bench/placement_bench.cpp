@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Placement: one decision over so many instances, all of whose views are fresh. Target: 2 us at 1,024.
+// Placement: one decision over `n` instances, all with fresh views. Target: 2 us at 1,024.
 
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -62,7 +62,7 @@ template <class Policy>
 void migrates(benchmark::State& state) {
   auto all = cluster_of(state.range(0), static_cast<unsigned>(state.range(1)));
   Policy policy;
-  policy.headroom = blocks{101};  // there is never enough, so everybody looks around
+  policy.headroom = blocks{101};  // there is never enough, so every call looks at all instances
   for (auto _ : state) {
     benchmark::DoNotOptimize(all.data());
     benchmark::DoNotOptimize(policy(all, 0, blocks{1}, blocks{40}));

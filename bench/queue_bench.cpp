@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Queue operations with N requests waiting. Each iteration times a batch of 512 operations on a queue that holds N
-// requests before or after; the counter ns_per_op is the time of one. Requests are 320 bytes apart and touched in
-// random order, as an engine's are, so that the caches are as cold as they will be.
+// requests before or after. The counter ns_per_op is the time of one. Requests are 320 bytes apart and touched in
+// random order, as in an engine, so that the caches are as cold as there.
 
 #include <tessera/queue/fcfs.hpp>
 #include <tessera/queue/heap.hpp>
@@ -78,8 +78,8 @@ class filled {
   Queue queue;  // after the requests, which must outlive it
 };
 
-/// Times batches. The counter ns_per_op is the median over them, so that a batch during which another process had the
-/// core does not count; the time column holds the mean.
+/// Times batches. The counter ns_per_op is the median over them. So a batch during which another process had the core
+/// does not count. The time column holds the mean.
 class batch_timer {
  public:
   explicit batch_timer(benchmark::State& state) : state_{state} {}
@@ -174,7 +174,7 @@ void reprioritise(benchmark::State& state) {
   }
 }
 
-/// One step's call when nobody is due.
+/// One step's call when no request is due.
 void advance_idle(benchmark::State& state) {
   filled<ranked_queue<bench_request>> f{static_cast<std::size_t>(state.range(0))};
   batch_timer timed{state};

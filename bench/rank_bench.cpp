@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-// Prompts are made of words of 2 to 12 letters, a few of them very frequent, with punctuation, numbers and line ends:
-// about 630 bytes for 100 words, as in instruction data. Every prompt is another one, so that branches and caches
-// see what they would see in an engine.
+// Prompts are made of words of 2 to 12 letters, a few of them very frequent, with punctuation, numbers and line ends.
+// They have about 630 bytes for 100 words, as in instruction data. Every prompt is another one, so that branches and
+// caches see what they would see in an engine.
 
 namespace {
 

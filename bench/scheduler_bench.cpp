@@ -45,7 +45,7 @@ struct request_for : request_hook_for<Order...> {
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 
-/// Of a model with groups of layers: the first two have blocks of the same size, the third may have larger ones.
+/// For a model with groups of layers: the first two have blocks of the same size, the third may have larger ones.
 template <class... Order>
 struct grouped_request_for : request_for<Order...> {
   std::span<const std::uint64_t> hashes_of_third;
@@ -105,7 +105,7 @@ struct setting {
   tokens token_budget = step_limits{}.token_budget;
   std::size_t plans_in_flight = 1;
   std::size_t skipped = 0;  ///< So many stand first, and the gate never lets them start.
-  /// Of three groups: full attention, a recurrent state and another, all with blocks of the same size. Else full
+  /// True: three groups of full attention, a recurrent state and another, all with blocks of the same size. False: full
   /// attention, a window of 512 tokens, and a recurrent state with blocks four times as large.
   bool two_states = false;
 };
@@ -133,7 +133,7 @@ class closed_loop {
     }
     return l;
   }
-  /// Who is skipped is skipped in each step, however often that was.
+  /// A skipped request is skipped in each step, however often that was.
   static typename Scheduler::config config_of() {
     typename Scheduler::config c{};
     if constexpr (requires { c.gate.most_overtaken; }) c.gate.most_overtaken = ~std::size_t{0};
@@ -206,7 +206,7 @@ class closed_loop {
 
   void measure(benchmark::State& state) {
     std::vector<float> took;
-    std::vector<float> quiet;  // of steps in which nobody starts or ends
+    std::vector<float> quiet;  // of steps in which no request starts or ends
     took.reserve(1 << 22);
     quiet.reserve(1 << 22);
     running_ = 0;
@@ -315,10 +315,10 @@ using three_groups =
   add("step/groups:1/block_size:512/fcfs/prefix_cache", &step<one_group>, {.blocks = 1'600, .block_size = 512});
   add("step/groups:3/block_size:512/fcfs/prefix_cache", &step<three_groups>,
       {.blocks = 3'600, .block_size = 512, .two_states = true});
-  // A gate that is asked of whoever waits, and that skips 8 in each step.
+  // A gate that is asked about each waiting request, and that skips 8 in each step.
   add("step/gate_skips:0/fcfs", &step<gated>, {});
   add("step/gate_skips:8/fcfs", &step<gated>, {.skipped = 8});
-  // The pool is what limits the batch: 72 blocks per request for 256 requests, or 25,600 blocks for all who fit.
+  // The pool is what limits the batch: 72 blocks per request for 256 requests, or 25,600 blocks for all that fit.
   add("step/pool_full/fcfs", &step<fcfs<plain, pool>>, {.blocks = 18'432});
   add("step/pool_full/pascal", &step<pascal<phased, pool>>, {.blocks = 18'432});
   add("step/pool_full/pascal/prefix_cache", &step<pascal<phased, cache>>, {.blocks = 10'240});

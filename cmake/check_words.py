@@ -23,6 +23,15 @@ import tokenize
 
 # Folders, with all that is below them, and files whose comments are checked.
 COMMENTS = (
+    *(
+        "bench/" + name
+        for name in (
+            "bad_days_bench.cpp bad_days_kv_bench.cpp cost_bench.cpp fleet fleet_bench.cpp gate_bad_days_bench.cpp gpu "
+            "headroom_bench.cpp kv_bench.cpp market_bench.cpp pacing_bench.cpp partition_bench.cpp placement_bench.cpp "
+            "queue_bench.cpp rank_bench.cpp scheduler_bench.cpp"
+        ).split()
+    ),
+    "examples",
     *("include/tessera/" + name for name in "config.hpp tessera.hpp version.hpp".split()),
     *(
         "include/tessera/" + name
@@ -34,7 +43,13 @@ COMMENTS = (
     ),
     *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
     *("src/sim/" + name for name in "input measure model planning policies report setup traffic error.cpp".split()),
+    *("python/native/" + name for name in "fleet fleet_module.cpp rank_module.cpp sim_module.cpp".split()),
+    *(
+        "python/src/tessera/" + name
+        for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
+    ),
     "script",
+    *("tests/" + name for name in "conformance death fuzz property static support symbols".split()),
     "tools",
 )
 # Folders whose string literals are checked: what a user reads.
@@ -63,7 +78,7 @@ def visible(text):
 def sentences(lines):
     """(line, text) of every sentence in the lines of one comment, each given as (number, text)."""
     paragraphs = []
-    verbatim = fence = False
+    verbatim = fence = doctest = False
     after_blank = True
     for number, line in lines:
         if line.strip().startswith("```"):
@@ -72,7 +87,10 @@ def sentences(lines):
             after_blank = True
             continue
         if not line.strip():
-            after_blank, verbatim = True, False
+            after_blank, verbatim, doctest = True, False, False
+            continue
+        doctest = doctest or line.strip().startswith(">>> ")
+        if doctest:
             continue
         if line.startswith("    ") and (verbatim or after_blank):
             verbatim = True
@@ -97,7 +115,7 @@ def sentences(lines):
             last = i + 1 == len(words)
             follows = "" if last else words[i + 1]
             ends = re.search(r"[.!?][)\]\"]*$", word) and re.match(r"[(\[]*[A-Z0-9`\"]", follows)
-            if last or follows.startswith("@") or (ends and not ABBREVIATION.search(word)):
+            if last or follows.startswith(("@", ":param", ":raises")) or (ends and not ABBREVIATION.search(word)):
                 yield starts[first], " ".join(words[first : i + 1])
                 first = i + 1
 
@@ -105,7 +123,7 @@ def sentences(lines):
 def comment_errors(lines):
     """(line, what is wrong) of one comment, given as (number, text)."""
     for number, sentence in sentences(lines):
-        plain = re.sub(r"^@\w+(?:\[\w+\])?\s*", "", sentence)
+        plain = re.sub(r"^(?:@\w+(?:\[\w+\])?|:(?:param \w+|raises):?)\s*", "", sentence)
         people = PEOPLE.search(plain)
         if people:
             yield number, f'"{people.group(0)}": say "it", "that", "none" or "all" of a request or a program'
@@ -145,6 +163,8 @@ def cpp(text):
         if m.group("string"):
             literals.append((row + 1, m.group("string")))
         elif m.group("block"):
+            if m.group("block").startswith("/* output:\n"):
+                continue  # what an example prints
             body = [re.sub(r"^\s*\*(?!\*)|^[*!]+<?", "", b) for b in m.group("block")[2:-2].split("\n")]
             comments.append([(row + 1 + i, stripped(b)) for i, b in enumerate(body)])
         elif m.group("line"):
@@ -232,13 +252,13 @@ def check(root):
     for name in sorted({*COMMENTS, *MESSAGES}):
         if not os.path.exists(os.path.join(root, name)):
             errors.append(f"there is no {name}")
-    for top in ("include", "src", "tools", "python", "script"):
+    for top in ("include", "src", "tools", "python", "script", "examples", "bench", "tests"):
         for folder, _, files in sorted(os.walk(os.path.join(root, top))):
             for file in sorted(files):
                 path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
                 here = [any(f"{path}/".startswith(f"{name}/") for name in names) for names in (COMMENTS, MESSAGES)]
                 if any(here):
-                    with open(os.path.join(folder, file), encoding="utf-8") as f:
+                    with open(os.path.join(folder, file), encoding="utf-8", errors="replace") as f:
                         count, wrong = file_errors(path, f.read(), *here)
                     checked += count
                     errors += wrong
@@ -288,6 +308,8 @@ RIGHT = (
     "| " + "word " * 40 + "|",
     "@param a " + "word " * 20 + "\n{0}@param b " + "word " * 20,
     "- " + "word " * 20 + "\n{0}- " + "word " * 20,
+    "Word.\n{0}\n{0}>>> " + "word " * 20 + "\n{0}>>> " + "word " * 20 + "\n{0}\n{0}That is all.",
+    ":param a: " + "word " * 20 + "\n{0}:param b: " + "word " * 20,
 )
 
 
@@ -325,6 +347,7 @@ def self_test():
     # Code is not read as comments, nor strings; and the line is that of the sentence.
     for name, text in (
         ("a.cpp", 'auto a = everyone{}; f("// nobody");'),
+        ("a.cpp", "/* output:\nnobody\n*/\n"),
         ("a.cpp", f"int a;  // {'word ' * 20}\nint b;  // {'word ' * 20}\n"),
         ("a.py", 'a = "# nobody"\n'),
         ("a", "#!/bin/sh\necho who\n"),

@@ -13,8 +13,8 @@ struct my_request : tessera::request_hook {
   char name = '?';
 };
 
-/// Everything but the comparison is inherited: a waiting request displaces nobody of its own priority, and nobody
-/// changes places while it runs. Priority comes first and the order of arrival last, so that runs repeat exactly.
+/// Everything except the comparison is inherited. A waiting request displaces none of its own priority, and running
+/// requests do not change places. Priority comes first and the order of arrival last, so that runs repeat exactly.
 struct shortest_prompt_first : tessera::order::fcfs {
   template <tessera::schedulable R>
   static bool before(const R& a, const R& b) noexcept {

@@ -36,7 +36,7 @@ int main() {
   const rank::linear_training trained = learn(features);
   const rank::prompt_scorer score{features, trained.model()};
 
-  // The first three come at once, and from then on somebody asks for a yes or no every second.
+  // The first three come at once. From then on a yes or no is asked for every second.
   std::array<my_request, 8> requests;
   const std::array<const char*, 4> texts{"Write an essay on ants.", "Summarise what is known of moths.",
                                          "Are bats mammals? Yes or no.", "Are rooks mammals? Yes or no."};
@@ -58,7 +58,7 @@ int main() {
     for (; next < requests.size() && next < second + 3; ++next) {
       if (!ok(scheduler.submit(requests[next], now))) return 1;
     }
-    const auto plan = scheduler.plan(now, {.max_batch = 1, .token_budget = 64_tok});  // one entry: somebody waits
+    const auto plan = scheduler.plan(now, {.max_batch = 1, .token_budget = 64_tok});  // one entry: the others wait
     const my_request& r = *plan[0].request;
     if (plan[0].count > 1_tok) std::printf("at %2zu s: %s\n", second, r.text.c_str());
     const tessera::outcome done{.finished = plan[0].samples && r.generated().count() + 1 == r.answer};

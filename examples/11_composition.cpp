@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// 11. A scheduler that is in no paper: PASCAL's two phases, answers first; PARS's ranking in each; Phasor's headroom,
-// with predicted lengths, to choose the instance. It is ahead of its parts in the mean, and behind them in the tail;
-// `compose/due_first.hpp` is what became of it.
+// 11. A scheduler that is in no paper. It has PASCAL's two phases, answers first, and PARS's ranking in each. Phasor's
+//     headroom, with predicted lengths, chooses the instance. It is ahead of its parts in the mean, and behind them in
+//     the tail; `compose/due_first.hpp` is what became of it.
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/sim/input/workload.hpp>
@@ -16,7 +16,8 @@
 using namespace tessera::literals;
 namespace sim = tessera::sim;
 
-/// Answers displace reasoning, whose memory they need for a short time only. Among equals the smallest score is first.
+/// Answers displace reasoning, because they need its memory for a short time only. Among equals the smallest score is
+/// first.
 struct answers_then_shortest : tessera::order::fcfs {
   static constexpr auto level = [](const auto& r) noexcept {
     return std::tuple{-r.priority, r.state().phase != tessera::phase::answering};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Many adapters (LoRA), of which two fit on the device, and two tenants, of whom one floods the queue. Who needs an
-// adapter that is not there is skipped, not waited for; of the tenants, the one who has had least goes next. Each is a
-// gate of its own.
+// Many adapters (LoRA), of which two fit on the device, and two tenants, one of which floods the queue. A request with
+// an adapter that is not on the device is skipped, not waited for. The tenant that has had least goes next. Each rule
+// is a gate of its own.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>

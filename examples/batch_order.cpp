@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A batch put in order by class, deadline and length; grouped by length; and as much of it admitted as there are blocks
-// for. On the host here: with gpu::device_sorter from <tessera/gpu/batch_sort.cuh>, a stream and arrays on the device,
-// the same calls do it on a GPU.
+// A batch is put in order by class, deadline and length, and grouped by length. As much of it is admitted as there are
+// blocks for. It runs on the host here. The same calls do it on a GPU with gpu::device_sorter from
+// <tessera/gpu/batch_sort.cuh>, a stream and arrays on the device.
 
 #include <tessera/gpu/host_sorter.hpp>
 #include <tessera/gpu/sort_key.hpp>
@@ -37,7 +37,8 @@ tessera::status first_and_fitting(Sorter sorter, std::span<const std::uint64_t> 
 
 int main() {
   constexpr std::size_t n = 5;
-  // Class 0 goes first; then who has the least time left, a deadline that has passed being negative; then the shortest.
+  // Class 0 goes first, then the request with the least time left, then the shortest. A deadline that has passed is
+  // negative.
   const std::array<request, n> batch{{{"chat", {.group = 1, .value = 0.5F, .length = 300}, 20},
                                       {"late", {.group = 0, .value = -0.2F, .length = 900}, 60},
                                       {"long", {.group = 0, .value = 0.5F, .length = 4000}, 250},

@@ -30,7 +30,7 @@ struct my_request : tessera::request_hook {
   void add(std::int32_t token) {
     text.push_back(token);
     if (text.size() % block_size != 0) return;
-    // A tenant has a seed of its own, so that nobody finds what is not his.
+    // A tenant has a seed of its own, so that no other tenant finds its blocks.
     const std::uint64_t before = hashes.empty() ? tessera::kv::hash_seed("tenant 7").low : hashes.back();
     hashes.push_back(tessera::kv::hash_block(before, std::span{text}.last(block_size)));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Plans that do not happen and requests that end early: an abandoned plan leaves no trace, a request can be cancelled
+// Plans that do not happen and requests that end early. An abandoned plan leaves no trace. A request can be cancelled
 // at any moment, and its blocks come back when the step that uses them is over.
 #include <tessera/compose/fcfs.hpp>
 

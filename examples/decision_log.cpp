@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A bug report that is a file: a scheduler writes down what it was told and what it decided; the file is read back, and
+// A bug report that is a file. A scheduler writes down what it was told and what it decided. The file is read back, and
 // the same calls are made again. With another parameter, the first decision that differs is found.
 #include <tessera/compose/pascal.hpp>
 #include <tessera/pipeline/decision_log.hpp>

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// `due-first` asks four things of an engine: a token pacer in each request, how long its output is expected to be, in
-// which phase it starts, and a prefill budget that bounds what prompts add to a step. Here all four, in a loop that
-// counts seconds instead of running a model, beside first come, first served under the same load: a burst of 96
-// requests, the long ones first.
-// Who is short is through sooner; all together take longer, because what is left at the end are long ones.
+// `due-first` asks four things of an engine:
+// - a token pacer in each request,
+// - how long its output is expected to be,
+// - in which phase it starts,
+// - a prefill budget that bounds what prompts add to a step.
+//
+// Here are all four, in a loop that counts seconds instead of running a model. First come, first served runs under the
+// same load next to it: a burst of 96 requests, the long ones first. Short requests are through sooner. All together
+// take longer, because long ones are left at the end.
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/headroom/prefill_cost.hpp>
@@ -59,7 +63,7 @@ void serve(const char* name, const tessera::rank::length_calibrator& expected) {
     outcomes.clear();
     for (std::size_t i = 0; i != plan.size(); ++i) {
       my_request& r = *plan[i].request;
-      // Before `commit`, and of answering tokens alone: what is reasoned nobody reads.
+      // Before `commit`, and for answering tokens alone: reasoning is not read.
       if (plan[i].samples) r.pacer.on_token(tessera::time_point::at_seconds(now));
       const bool finished = plan[i].samples && r.generated() + 1_tok == r.output;
       if (finished) per_token += now / static_cast<double>(r.output.count());

@@ -54,7 +54,7 @@ struct toy_engine {
   }
 
   void run(const my_scheduler::plan_type& plan) {
-    // 1. Copies first, out before in: a block given up here may be someone else's further down.
+    // 1. Copies first, out before in: a block given up here may be given to another request further down.
     for (const auto& c : plan.copies) copy(device, c.to, device, c.from);  // forks: this engine makes none
     for (const auto& t : plan.swap_out) {
       for (std::size_t i = 0; i < t.device.size(); ++i) copy(host, t.host[i], device, t.device[i]);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The threads of an engine: clients on many, one that owns the scheduler, and a bounded queue in between. Copy it and
-// put your model where `toy_device` is. Who owns what: a request belongs to the scheduler's thread from the hand-over
-// on, a client has its id and the stream that tokens come on. A cancellation names the id, so one that comes late finds
-// nobody and does no harm. Messages are taken while a step runs, too: who is cancelled then ends with the `commit`,
-// which does not say whom it has let go, so there is a list of those who leave.
+// put your model where `toy_device` is. A request belongs to the scheduler's thread from the hand-over on. A client has
+// its id and the stream that tokens come on. A cancellation names the id, so a late one finds no request and does no
+// harm. Messages are taken while a step runs, too. A request that is cancelled then ends with the `commit`, which does
+// not say which requests it has let go. So there is a list of requests that leave.
 #include <tessera/compose/fcfs.hpp>
 
 #include <atomic>
@@ -71,7 +71,7 @@ struct job : tessera::request_hook {
   std::shared_ptr<token_stream> stream;
 };
 
-/// What a client says: a new request, or, without one, that nobody wants `id` any more.
+/// What a client says: a new request, or, without one, that `id` is not wanted any more.
 struct message {
   std::uint64_t id = 0;
   std::unique_ptr<job> submitted;
@@ -148,7 +148,7 @@ class engine {
   /// One that can never run is told so by its stream.
   [[nodiscard]] std::optional<std::uint64_t> submit(std::vector<std::int32_t> prompt, std::size_t most,
                                                     std::shared_ptr<token_stream> stream) {
-    if (most == 0) {  // to a scheduler this means that nobody knows: here it would be an answer without an end
+    if (most == 0) {  // to a scheduler 0 means that the length is unknown: here it would be an answer without an end
       stream->end(ending::refused);
       return ids_.fetch_add(1, std::memory_order_relaxed);
     }
@@ -185,8 +185,8 @@ class engine {
   void run() {
     messages_.reserve(most_messages);
     while (open_ || !scheduler_.idle()) {
-      // It sleeps until there is a message when there is nothing to do, and for a moment when there is nothing to run:
-      // if all are parked, or wait for their KV, only a message or a deadline changes that.
+      // When there is nothing to do, it sleeps until there is a message. When there is nothing to run, it sleeps for a
+      // moment. If all are parked, or wait for their KV, only a message or a deadline changes that.
       listen(scheduler_.idle() ? a_while : ran_ ? at_once : a_moment);
       if (!open_ && cancel_rest_.load()) {
         for (auto& [id, j] : live_) cancel(*j);
@@ -242,7 +242,7 @@ class engine {
     const std::lock_guard lock{counters_mutex_};
     counters_ = scheduler_.counters();
   }
-  /// Lets go of those who have left. With several plans in flight, that is at the last plan that has them.
+  /// Lets go of the requests that have left. With several plans in flight, that is at the last plan that has them.
   void sweep() {
     std::erase_if(leaving_, [&](std::uint64_t id) {
       const auto found = live_.find(id);
@@ -272,7 +272,7 @@ class engine {
   scheduler_type scheduler_{storage_};
   std::vector<tessera::outcome> outcomes_;
   std::vector<message> messages_;
-  std::vector<std::uint64_t> leaving_;  // those who end or were cancelled, until the scheduler has let go of them
+  std::vector<std::uint64_t> leaving_;  // requests that end or were cancelled, until the scheduler has let go of them
   bool open_ = true;                    // more messages may come
   bool ran_ = true;                     // the latest plan was not empty
 

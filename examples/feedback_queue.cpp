@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// An order whose places change while requests run: a multi-level feedback queue. Nobody knows how long an answer will
-// be, so everyone starts at the top, and whoever has used the quantum of a level goes down one, where the quantum is
-// twice as long. Short answers get through; long ones are interrupted less and less often.
+// An order with places that change while requests run: a multi-level feedback queue. The length of an answer is not
+// known in advance, so every request starts at the top. A request that has used the quantum of a level goes down one,
+// where the quantum is twice as long. Short answers get through; long ones are interrupted less and less often.
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A heap whose nodes live in a buffer of the caller: timers that can be moved and dropped, and an end to the room.
+// A heap with its nodes in a buffer of the caller: timers that can be moved and dropped, and an end to the room.
 
 #include <tessera/queue/heap.hpp>
 

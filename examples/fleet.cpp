@@ -59,7 +59,7 @@ int main() {
   }
   show("all have a first token", book);
 
-  // A second replica fills up with others' requests. Who is to leave, and where to?
+  // A second replica fills up with others' requests. Which request is to leave, and where to?
   fleet::report full{.incarnation = 1, .epoch = 1, .all = book.own(1), .own = book.own(1)};
   full.all.requests += 5;
   full.all.kv_held += 30_blk;
@@ -90,7 +90,7 @@ int main() {
                 static_cast<long long>(next.take.count()));
   }
 
-  // All end, and what nobody has told us of is given back a lease later.
+  // All end. Requests of which nothing was heard are given back a lease later.
   for (fleet::request_id request = 1; request <= 5; ++request) {
     for (const fleet::replica_id id : {0U, 1U}) book.release(request, id);
   }

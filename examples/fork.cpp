@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Three answers to one prompt, side by side: the prompt is computed once, and its blocks are shared. The request starts
-// only when there is room for all three, and that room is kept until they are made; the last block, which is not full,
+// only when there is room for all three, and that room is kept until they are made. The last block, which is not full,
 // is copied for each. What runs meanwhile goes on.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/groups.hpp>

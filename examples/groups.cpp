@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A model whose layers differ: some attend to everything, some to a window, some keep a recurrent state. With
+// A model with different layers: some attend to everything, some to a window, some keep a recurrent state. With
 // `kv::groups` as its block store a scheduler has a block table for each group of layers, and all take their blocks
 // from one store. A window frees its blocks behind itself, when a step is settled; the state is one block, whatever the
 // length. The second request finds as much of its prefix as all groups can serve.
@@ -53,7 +53,7 @@ int main() {
     while (!scheduler.idle()) {
       const auto plan = scheduler.plan({}, {.token_budget = 200_tok});
       const auto& e = plan[0];
-      // ... the engine runs the step: the kernels of group g read plan.tables[g].tables, whose rows begin with block
+      // ... the engine runs the step: the kernels of group g read plan.tables[g].tables. Its rows begin with block
       // plan.tables[g].first_block[i] of their sequences ...
       const auto first = e.first.count();
       if (e.origin == tessera::entry_origin::started) found = e.first;

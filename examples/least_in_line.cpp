@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Instances that prefill and decode: a request goes where there is headroom by expected lengths, as far as these are
-// known, and of those instances to the one with the least in line. Beside it, whoever has the most headroom.
+// Instances that prefill and decode. A request goes where there is headroom by expected lengths, as far as these are
+// known. Among those instances it goes to the one with the least prefill backlog. For comparison: the instance with the
+// most headroom.
 
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/space.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Live migration between two schedulers: a request decodes on the source while its KV is copied, stops for the last
-// block, and goes on at the target, which knows of it only what messages say. Another request of the source decodes all
-// the time. The "engine" writes a number for each token into the blocks that its plan names, so that what arrives can
-// be compared with what was computed.
+// Live migration between two schedulers. A request decodes on the source while its KV is copied, stops for the last
+// block, and goes on at the target. The target knows of it only what messages say. Another request of the source
+// decodes all the time. The "engine" writes a number for each token into the blocks that its plan names. So what
+// arrives can be compared with what was computed.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/migration/handover.hpp>
 #include <tessera/migration/live_migration.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// KV that comes from elsewhere, requests that cannot begin yet, and blocks that are still being read. A request whose
-// prompt has been computed on another instance takes its blocks, and nobody computes on them until the KV is there; one
-// whose grammar is being compiled stands aside with its place kept; the blocks of one that is finished are not handed
-// out before its KV is saved. Each has a deadline, so that a notice that is lost holds nothing for ever.
+// KV that comes from elsewhere, requests that cannot begin yet, and blocks that are still being read. A request with a
+// prompt that another instance has computed takes its blocks, and nothing is computed on them until the KV is there. A
+// request that waits for its grammar to be compiled is skipped and keeps its place. The blocks of a finished request
+// are not handed out before its KV is saved. Each has a deadline, so that a notice that is lost holds nothing for ever.
 #include <tessera/compose/fcfs.hpp>
 
 #include <array>
@@ -38,7 +38,7 @@ int main() {
   std::vector<tessera::outcome> outcomes;
   std::uint64_t saving = 0;
   for (int step = 0; !scheduler.idle() || scheduler.draining_count() != 0; ++step) {
-    // Notices, between two steps. Of the first 40 of 48 tokens came; the others are computed. The second is lost.
+    // Notices, between two steps. The first 40 of 48 tokens came; the others are computed. The second is lost.
     if (step == 2 && !ok(scheduler.arrived(r[1], 40_tok))) return 1;
     if (step == 3 && !ok(scheduler.ready(r[0]))) return 1;
     if (step == 6 && !ok(scheduler.drained(saving))) return 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// An engine that plans a step while another runs: two steps in flight. The tokens of the step that runs are not known
-// to the host when the next one is planned; they are on the device, where that step finds them. That a request has
-// ended is known one step late, and what the step in between computed for it is void. The answers are the same, and the
-// device does not wait for the host.
+// An engine that plans a step while another runs: two steps in flight. The host does not know the tokens of the running
+// step when it plans the next one. They are on the device, where that step finds them. The end of a request is known
+// one step late, and what the step in between computed for it is void. The answers are the same, and the device does
+// not wait for the host.
 #include <tessera/compose/fcfs.hpp>
 
 #include <algorithm>

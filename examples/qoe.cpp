@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// QoE of an answer whose server pauses: four tokens come fast, the reader runs dry at second 4, four more come from
-// second 6 on. One token a second.
+// QoE of an answer with a pause: four tokens come fast, the reader runs dry at second 4, four more come from second 6
+// on. One token a second.
 
 #include <tessera/qoe/integrator.hpp>
 

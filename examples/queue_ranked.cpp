@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Shortest first by a score of one's own, with ageing: nobody waits for ever.
+// Shortest first by a score of your own, with ageing: no request waits for ever.
 
 #include <tessera/queue/ranked.hpp>
 

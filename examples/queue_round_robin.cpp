@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The same three requests under first come, first served and under round-robin: who is served, step by step.
+// The same three requests under first come, first served and under round-robin: which request is served, step by step.
 
 #include <tessera/queue/fcfs.hpp>
 #include <tessera/queue/round_robin.hpp>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A model that reasons, under a scheduler that knows who reads. Three things are asked of the engine: `starts_in` says
-// that a request reasons, `outcome::end_of_reasoning` when it has ended, and the member `pacer` is told of each token
-// that somebody will read. Then the scheduler knows how long each reader still has something to read, and gives what
-// nobody needs now to who reasons: answers begin sooner than first come, first served, and nobody waits as he reads.
+// A model that reasons, under a scheduler that knows its readers. Three things are asked of the engine. `starts_in`
+// says that a request reasons, `outcome::end_of_reasoning` when it has ended. The member `pacer` is told of each token
+// that a reader will see. Then the scheduler knows how long each reader still has something to read. What no reader
+// needs now goes to the requests that reason. Answers begin sooner than with first come, first served, and no reader
+// has to wait.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal_paced.hpp>
 #include <tessera/pacing/token_pacer.hpp>
@@ -49,7 +50,7 @@ void serve(const char* name) {
     for (std::size_t i = 0; i != plan.size(); ++i) {
       if (!plan[i].samples) continue;
       my_request& r = *plan[i].request;
-      if (r.state().phase == tessera::phase::answering) {  // nobody reads what is reasoned
+      if (r.state().phase == tessera::phase::answering) {  // reasoning has no reader
         r.pacer.on_token(time);
         r.qoe.on_token(time);
         if (r.first_answer_s == 0) r.first_answer_s = now;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Host memory as the second level of the prefix cache: twelve sessions take turns, and together they are three times as
+// Host memory as the second level of the prefix cache: twelve sessions take turns. Together they are three times as
 // large as the device's memory. What is evicted there is copied to the host first, and copied back when its session
 // goes on. The engine below does what plans say, and its "KV" is checked: a token's is the hash of all tokens before
 // it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A place that depends on other requests: a user with more than two requests under way is served after everybody else.
-// The order reads what is written in the request itself; whoever starts or ends a request corrects the others of its
-// user with `update`, which moves them and leaves them their KV.
+// A place that depends on other requests: a user with more than two requests under way is served after all other users.
+// The order reads what is written in the request itself. The code that starts or ends a request corrects the others of
+// its user with `update`, which moves them and leaves them their KV.
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // stale_reports: what routers lose that know only their own books and old reports, in the simulator. Prints one table
-// in Markdown: mean TTFT by placement, for a router that knows everything at once, for one that has reports alone, and
-// for several with a ledger each.
+// in Markdown: mean TTFT by placement. Its columns are a router that knows everything at once, one that has reports
+// alone, and several with a ledger each.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
@@ -111,7 +111,7 @@ struct chosen {
   }
 };
 
-/// Who has reports alone: what was sent since counts for nothing.
+/// A router that has reports alone: what was sent since counts for nothing.
 struct by_reports {
   chosen placement{};
   double report_s = 1;

@@ -15,8 +15,8 @@
 
 // sort_bench [--quick]
 //
-// Orders batches of 1,000 to 1,000,000 requests by class, score and length, in one run with std::stable_sort, gpu::
-// host_sorter and gpu::device_sorter, and prints the median time of each and how many times faster than
+// Orders batches of 1,000 to 1,000,000 requests by class, score and length, in one run with std::stable_sort,
+// gpu::host_sorter and gpu::device_sorter. Prints the median time of each, and how many times faster than
 // std::stable_sort the latter is. Keys, order and workspace are where each computes; a time ends when the order is
 // there. Compiled by nvcc for a GPU (exits 77 where there is none), or by any compiler for a back end of Thrust on the
 // host.

@@ -15,8 +15,8 @@
 #include <vector>
 
 /// @file
-/// One line of telemetry: a JSON object whose members are asked for by name. Whatever is wrong is an error that names
-/// file, line, column and what was expected.
+/// One line of telemetry: a JSON object with members that are asked for by name. Whatever is wrong is an error that
+/// names file, line, column and what was expected.
 
 namespace control_plane {
 

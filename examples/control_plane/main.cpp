@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // control_plane: Phasor's controllers alone, on your own telemetry. JSON lines in, actions out:
-//   {"worker": 0, "role": "prefill", "queue": [{"prompt": 900, "computed": 256}]}        a report; the latest one
-//   counts
-//   {"worker": 1, "role": "decode", "total": 1000, "free": 12, "sequences": [{"id": 7, "blocks": 30, "bytes":
-//   3932160}]}
-//   {"worker": 2, "role": "mixed", "elastic": true, "total": 1000, "free": 1000}
-//   {"request": "r1", "prompt": 1200}             answered by  {"request":"r1","worker":0,"phi":0.71}
-//   {"epoch": 1}                                  answered by  {"epoch":1,"move":7,...} and {"epoch":1,"worker":2,...}
+//
+//     {"worker": 0, "role": "prefill", "queue": [{"prompt": 900, "computed": 256}]}   a report; the latest counts
+//     {"worker": 1, "role": "decode", "total": 1000, "free": 12, "sequences": [{"id": 7, "blocks": 30,
+//      "bytes": 3932160}]}
+//     {"worker": 2, "role": "mixed", "elastic": true, "total": 1000, "free": 1000}
+//     {"request": "r1", "prompt": 1200}      answered by  {"request":"r1","worker":0,"phi":0.71}
+//     {"epoch": 1}                           answered by  {"epoch":1,"move":7,...} and {"epoch":1,"worker":2,...}
 
 #include "../../tools/tool.hpp"
 #include "input.hpp"
@@ -135,7 +135,7 @@ class cluster {
   }
   static void say(const nlohmann::ordered_json& action) {
     std::cout << action.dump() << '\n';
-    tool::flush_output();  // An action that nobody hears is none.
+    tool::flush_output();  // An action that is not written out has no effect.
   }
 
   placement::prefill_worker kind_;

@@ -21,10 +21,10 @@ namespace cuda_decode {
 struct check_result {
   std::string name;
   std::uint64_t preemptions = 0;
-  std::size_t tokens = 0;     ///< Compared.
+  std::size_t tokens = 0;     ///< Tokens that were compared.
   std::size_t different = 0;  ///< Sequences with another token, each counted at its first.
-  double gap = 0;             ///< Of these, the most that the other token's logit was below the best, as a part of the
-                              ///< logits' range.
+  double gap = 0;             ///< The most that such a token's logit was below the best, as a part of the logits'
+                              ///< range.
   bool exact = false;         ///< None may differ.
   [[nodiscard]] bool holds() const noexcept {
     return tokens > 0 && preemptions > 0 && (different == 0 || (!exact && gap <= tolerance));
@@ -50,15 +50,15 @@ class recording_decoder final : public decoder {
   [[nodiscard]] double attention_seconds(const step_batch& b) override { return decoder_->attention_seconds(b); }
   void split(split_policy p) override { decoder_->split(p); }
 
-  std::vector<std::vector<float>> last;  ///< Of each row that sampled in the last step.
+  std::vector<std::vector<float>> last;  ///< Logits of each row that sampled in the last step.
   bool records = false;                  ///< Only where one step is in flight.
 
  private:
   decoder* decoder_;
 };
 
-/// Sequences alone, then with too few blocks under round-robin: swapped out and in, computed again, one a step or all
-/// in one batch, with one step in flight or two. `d` must have `check_decoder`'s size.
+/// Sequences alone, then with too few blocks under round-robin: swapped out and in, or computed again. One a step or
+/// all in one batch, with one step in flight or two. `d` must have `check_decoder`'s size.
 class preemption_check {
  public:
   static constexpr std::size_t sequences = 4;
@@ -174,7 +174,7 @@ class preemption_check {
   std::int32_t vocabulary_;
   std::uint64_t seed_;
   std::vector<std::vector<std::int32_t>> alone_;
-  std::vector<std::vector<std::vector<float>>> logits_;  ///< Of each sequence alone, by generated token.
+  std::vector<std::vector<std::vector<float>>> logits_;  ///< Logits of each sequence alone, by generated token.
 };
 
 }  // namespace cuda_decode

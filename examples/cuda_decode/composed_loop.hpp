@@ -79,7 +79,7 @@ class composed_loop final : public loop {
       if (s.computed > block * has.count()) return fmt::format("request {} has more KV than room", r->id);
       held += has.count();
     }
-    // Who has ended, or has just lost its place, holds blocks until the last plan is settled that has it.
+    // A request that has ended, or has just lost its place, holds blocks until the last plan that has it is settled.
     const std::int64_t taken = scheduler_.device_blocks_held().count();
     if (held > taken || (held < taken && in_flight_.empty())) {
       return fmt::format("residents have {} blocks, {} are taken", held, taken);
@@ -184,7 +184,7 @@ class composed_loop final : public loop {
   void leaves(served& r) {
     if (std::find(leaving_.begin(), leaving_.end(), &r) == leaving_.end()) leaving_.push_back(&r);
   }
-  /// Of those that have ended: of one that is in steps in flight, when these are settled.
+  /// Lets go of requests that have ended. A request in steps in flight leaves when these are settled.
   void take_leave() {
     std::erase_if(leaving_, [](served* r) {
       if (tessera::is_live(r->state().life)) return false;
@@ -201,7 +201,7 @@ class composed_loop final : public loop {
   std::vector<launched_step> in_flight_;  ///< The oldest first.
   std::vector<tessera::outcome> outcomes_;
   std::vector<served*> leaving_;  ///< They end with a step in flight.
-  double last_end_ = 0;           ///< Of the step that was settled last, on the loop's clock.
+  double last_end_ = 0;           ///< End of the step that was settled last, on the loop's clock.
   wall::time_point last_settled_{};
 };
 

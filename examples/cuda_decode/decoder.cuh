@@ -398,7 +398,7 @@ class device_decoder final : public decoder {
                  static_cast<std::size_t>(w.counts.merges) * sizeof(attention_merge));
   }
 
-  // The longest items first: whoever starts last shall have little to do.
+  // The longest items first: the block that starts last should have little to do.
   void sort(const work& w) {
     const auto n = static_cast<std::size_t>(w.counts.items);
     const std::span keys{reinterpret_cast<const std::uint64_t*>(upload_.data() + w.keys), n};

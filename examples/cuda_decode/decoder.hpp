@@ -105,7 +105,7 @@ enum class split_policy {
 /// How large a decoder is.
 struct decoder_options {
   model_shape shape;
-  std::uint64_t seed = 1;           ///< Of random weights.
+  std::uint64_t seed = 1;           ///< Seed of random weights.
   std::string weights;              ///< A folder with safetensors files, or one such file; empty: random weights.
   std::size_t kv_blocks = 0;        ///< Blocks on the device. 0: as many as fit beside the rest.
   std::size_t host_blocks = 0;      ///< Blocks in pinned host memory.
@@ -120,7 +120,7 @@ struct decoder_options {
 
 /// One sequence's share of a step.
 struct batch_row {
-  std::int32_t first = 0;  ///< Tokens whose KV is there already.
+  std::int32_t first = 0;  ///< Tokens with KV that is there already.
   std::int32_t count = 0;  ///< Tokens to compute.
   bool samples = false;    ///< The last one's logits are needed.
 };
@@ -139,8 +139,8 @@ struct device_copy {
 
 /// What one step computes. Nothing is referred to after `launch` or `step` has returned.
 struct step_batch {
-  std::span<const std::int32_t> tokens;    ///< Those of all rows, one row after the other. -1 - i: what the i-th row
-                                           ///< samples of those that do in the step before, which is in flight.
+  std::span<const std::int32_t> tokens;    ///< Tokens of all rows, one row after the other. -1 - i: what the i-th
+                                           ///< sampling row of the step before, in flight, samples.
   std::span<const batch_row> rows;         ///< In any order.
   std::span<const std::int32_t> indptr;    ///< [rows + 1]: the block table, as in `kv::csr_view`.
   std::span<const std::int32_t> indices;   ///< [indptr[rows]]: device blocks, in the order of the sequences.
@@ -210,7 +210,7 @@ class decoder {
 };
 
 /// Implemented once for a GPU and once for the emulated device; a program links one of them.
-/// @throws device_error, also for options that cannot be or do not fit; no_device; weights_error (safetensors.hpp);
+/// @throws device_error (also for options that are invalid or do not fit), no_device, weights_error (safetensors.hpp),
 /// std::bad_alloc
 [[nodiscard]] std::unique_ptr<decoder> make_decoder(const decoder_options& options);
 

@@ -15,7 +15,7 @@
 
 namespace cuda_decode {
 
-inline constexpr unsigned cost_bits = 24;  ///< Of the keys that the work list is sorted by.
+inline constexpr unsigned cost_bits = 24;  ///< Bits of the cost in the keys that the work list is sorted by.
 
 namespace detail {
 

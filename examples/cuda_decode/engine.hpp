@@ -113,7 +113,7 @@ class engine {
   std::vector<block_copy> swap_out_;
   std::vector<block_copy> swap_in_;
   std::vector<device_copy> copies_;
-  std::vector<std::int32_t> sampled_;  ///< Of each entry of the plan.
+  std::vector<std::int32_t> sampled_;  ///< Sampled token of each entry of the plan.
 };
 
 }  // namespace cuda_decode

@@ -44,7 +44,7 @@ using tessera::tokens;
 struct served : engine_request {
   std::size_t id = 0;
   tokens output{};     ///< It ends when it has generated so many.
-  tokens reasoning{};  ///< Of these, reasoning. Less than `output`.
+  tokens reasoning{};  ///< Tokens of the output that are reasoning. Less than `output`.
 
   // The loop's.
   double preempted_since = -1;
@@ -119,8 +119,8 @@ struct loop_clock {
 struct loop_options {
   tessera::scheduler_limits limits;  ///< `plans_in_flight` 2: a step is planned and launched while another runs.
   tessera::step_limits step;
-  tokens quantum{500};        ///< Of compositions that have one.
-  tokens demote_above{5000};  ///< Of compositions that have one.
+  tokens quantum{500};        ///< Quantum of compositions that have one.
+  tokens demote_above{5000};  ///< Limit of compositions that have one.
   bool late_stops = false;    ///< The scheduler is not told how long requests get, as where a stop token ends them.
   loop_clock clock;
   std::function<void(served&, std::int32_t)> token{};  ///< Every token that is sampled, before the commit. Optional.
@@ -134,7 +134,7 @@ class loop {
   loop(const loop&) = delete;
   loop& operator=(const loop&) = delete;
 
-  /// Accepts a request, whose `sequence`, `output` and `reasoning` are set, or says why not. It must stay where it is
+  /// Accepts a request, or says why not. Its `sequence`, `output` and `reasoning` are set. It must stay where it is
   /// until it has ended. @param arrival when it came: its latency counts from then.
   tessera::status submit(served& r, double arrival) {
     r.prompt = tokens{static_cast<std::int64_t>(r.sequence.size())};
@@ -171,8 +171,8 @@ class loop {
   [[nodiscard]] std::uint64_t computed_tokens() const noexcept { return computed_; }
   [[nodiscard]] std::uint64_t preemptions() const noexcept { return preemptions_; }
   [[nodiscard]] std::uint64_t swapped_blocks() const noexcept { return swapped_blocks_; }
-  /// Of the computed tokens, those of requests that had ended by then: with two steps in flight, one is launched before
-  /// it is known what the other came to.
+  /// Computed tokens of requests that had ended by then. With two steps in flight, one is launched before the outcome
+  /// of the other is known.
   [[nodiscard]] std::uint64_t tokens_in_vain() const noexcept { return in_vain_; }
   /// Forgets what was measured so far.
   void reset() {

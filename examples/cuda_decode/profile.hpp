@@ -28,10 +28,10 @@
 /// Measures the decoder: as a profile that the simulator reads, and as numbers that say how near to the device's limits
 /// it is.
 ///
-/// Steps are measured as the loop runs them, on the host's clock from the batch to the tokens; what the loop adds
-/// (plan, commit, bookkeeping) is measured apart, on a decoder that does nothing, and added. Batches are made up. So
-/// that the grid need not fit in memory, rows may have blocks in common: the same block is read for several rows, which
-/// takes as long as reading different ones as long as the pool is much larger than the device's caches.
+/// Steps are measured as the loop runs them, on the host's clock from the batch to the tokens. What the loop adds
+/// (plan, commit, bookkeeping) is measured apart, on a decoder that does nothing, and added. Batches are made up. Rows
+/// may have blocks in common, so that the grid need not fit in memory. Reading the same block for several rows takes as
+/// long as reading different ones, if the pool is much larger than the device's caches.
 
 namespace cuda_decode {
 
@@ -132,8 +132,8 @@ class profiler {
   [[nodiscard]] double now() const { return options_.loop.clock.now(); }
 
   struct timing {
-    double seconds = 0;  ///< Of a step, on the host's clock: the median.
-    step_times parts;    ///< Of the last step.
+    double seconds = 0;  ///< Median of the seconds of a step, on the host's clock.
+    step_times parts;    ///< Parts of the last step.
   };
   [[nodiscard]] timing time_step(const step_batch& b) {
     decoder_->step(b);
@@ -192,7 +192,7 @@ class profiler {
   [[nodiscard]] double floor_seconds(std::int64_t batch, std::int64_t context) const {
     return (read_weight_bytes() + static_cast<double>(batch * context * shape_.kv_bytes_per_token())) / copy_;
   }
-  /// Of the embedding only some rows are read, unless it is the head as well.
+  /// Only some rows of the embedding are read, unless it is the head as well.
   [[nodiscard]] double read_weight_bytes() const {
     const std::int64_t unread =
         shape_.tied_embeddings ? 0 : std::int64_t{shape_.vocabulary} * std::int64_t{shape_.hidden};
@@ -317,9 +317,9 @@ class profiler {
     say("{} tokens after {}: {:.4f} ms, alone {:.4f} ms", chunk, before, after * 1e3, alone * 1e3);
   }
 
-  /// One long sequence among short ones against as many of one length with the same tokens in all; and what becomes of
-  /// it when the long ones of several batches are put into one.
-  /// A chunk of a prompt beside decodes: what `calibrate` asks for, as far as it fits.
+  /// One long sequence among short ones against as many of one length with the same tokens in all. Also: the long ones
+  /// of several batches in one batch. Also: a chunk of a prompt next to decodes, which `calibrate` asks for, as far as
+  /// it fits.
   void mixed() {
     struct point {
       std::int64_t decodes, context, first, count;

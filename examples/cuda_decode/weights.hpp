@@ -39,7 +39,7 @@ struct weight_tensor {
 
 /// All tensors of a model, in one piece of memory. A tensor's index is also its number for the random generator.
 struct weight_layout {
-  /// Of one layer, from index `layer * per_layer` on.
+  /// Tensors of one layer, from index `layer * per_layer` on.
   enum kind : std::size_t { attention_norm, qkv, attention_output, feed_forward_norm, gate_up, down, per_layer };
 
   std::vector<weight_tensor> tensors;

@@ -13,8 +13,8 @@
 namespace endpoint_picker {
 
 /// Reads an answer, whole or as server-sent events, in pieces that may end anywhere. Keeps no text: some dozen bytes
-/// whatever comes, and whatever comes is fine. A name followed by a colon is a key also in JSON that is cut into lines
-/// of `data:`, and quotes inside of a text are escaped there: so no text that a model writes is mistaken for one.
+/// whatever comes, and whatever comes is fine. A name followed by a colon is a key, also in JSON that is cut into lines
+/// of `data:`. Quotes inside a text are escaped there, so no text that a model writes is mistaken for a key.
 ///
 /// O(1) a byte.
 class answer_scan {
@@ -142,7 +142,7 @@ class answer_scan {
 
   std::array<char, 20> held_{};
   std::size_t length_ = 0;
-  std::size_t line_ = 0;  // Of `line_begin` this line has so much; more than all: it is another.
+  std::size_t line_ = 0;  // This line has as many characters of `line_begin`; more than all: it is another.
   std::uint64_t number_ = 0;
   std::uint64_t events_ = 0;
   std::optional<std::uint64_t> generated_{};

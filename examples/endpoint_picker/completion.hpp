@@ -18,8 +18,9 @@ namespace endpoint_picker {
 /// A completion that is asked for.
 struct completion {
   std::string model;                        ///< Empty: it does not say.
-  std::uint64_t text_bytes = 0;             ///< Of its prompt or messages, tools included; of pictures nothing.
-  std::uint64_t token_ids = 0;              ///< Of a prompt that is given as such.
+  std::uint64_t text_bytes = 0;             ///< Bytes of its prompt or messages, tools included; pictures count as
+                                            ///< nothing.
+  std::uint64_t token_ids = 0;              ///< Token ids of a prompt that is given as such.
   std::optional<std::uint64_t> max_tokens;  ///< The most that is to be generated.
   bool streams = false;                     ///< Whether the answer comes token by token.
   std::optional<bool> reasons;              ///< Whether it says that it reasons first, or does not.
@@ -73,7 +74,7 @@ class completion_reader : public nlohmann::json_sax<nlohmann::json> {
     return false;
   }
 
-  std::size_t offset = 0;  ///< Of what is wrong.
+  std::size_t offset = 0;  ///< Offset of what is wrong.
 
  private:
   bool value() const noexcept { return depth_ != 0; }

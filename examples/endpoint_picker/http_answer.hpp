@@ -99,7 +99,7 @@ class http_answer {
     if (status_ == 0) {
       if (line_.substr(0, 7) != "HTTP/1." || line_.size() < 12) return fail();
       const auto status = whole(std::string_view{line_}.substr(9, 3), 10);
-      if (!status || *status < 200) return fail();  // nobody has asked for a 1xx
+      if (!status || *status < 200) return fail();  // a 1xx was not asked for
       status_ = static_cast<int>(*status);
     } else if (line_.empty()) {
       return chunked_ ? go(at::chunk_size) : !length_ ? go(at::until_closed) : *length_ == 0 ? end() : go(at::counted);
@@ -136,7 +136,7 @@ class http_answer {
   std::size_t most_;
   std::string line_;
   std::string body_;
-  std::size_t head_bytes_ = 0;  // Of the head and of all other lines that are no body.
+  std::size_t head_bytes_ = 0;  // Bytes of the head and of all other lines that are no body.
   std::size_t left_ = 0;
   std::optional<std::size_t> length_;
   int status_ = 0;

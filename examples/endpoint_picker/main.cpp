@@ -2,9 +2,10 @@
 
 // endpoint_picker: chooses the vLLM server for each request of a gateway that speaks Envoy's ext_proc, as the Gateway
 // API Inference Extension has it. See README.md.
-//   SIGHUP            reads the file of endpoints again, as happens when it changes
-//   SIGUSR1           says the state of the book, one line of JSON
-//   SIGTERM, SIGINT   no new streams; those that are there end, or are cut off after --drain; then 0
+//
+//     SIGHUP            reads the file of endpoints again, as happens when it changes
+//     SIGUSR1           says the state of the book, one line of JSON
+//     SIGTERM, SIGINT   no new streams; those that are there end, or are cut off after --drain; then 0
 
 #include "../../tools/tool.hpp"
 #include "endpoints.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 /// @file
-/// What a gateway and an endpoint picker say to each other about one HTTP request, as values: the part of Envoy's
+/// What a gateway and an endpoint picker say to each other about one HTTP request, as values. It is the part of Envoy's
 /// ext_proc that the endpoint picker protocol uses. No gRPC here.
 
 namespace endpoint_picker {
@@ -41,7 +41,8 @@ struct received {
   bool end_of_stream = false;                      ///< Nothing follows in this direction.
   std::optional<std::vector<std::string>> subset;  ///< The endpoints that may be chosen, if it says so.
   std::string served;                              ///< The endpoint that has answered; empty: it does not say.
-  bool unsuitable = false;  ///< It is for a filter that only watches, or whose bodies do not come in full duplex.
+  bool unsuitable = false;  ///< It is for a filter that only watches, or that gets bodies in another mode than full
+                            ///< duplex.
 };
 
 /// A message to the gateway.
@@ -50,7 +51,7 @@ struct sent {
   std::string destination;  ///< With `request_headers`: endpoints in the order of preference, separated by commas.
   std::string body;         ///< A piece of a body, or the text of the answer.
   bool end_of_stream = false;
-  int status = 0;  ///< Of the answer: an HTTP status.
+  int status = 0;  ///< HTTP status of the answer.
 };
 
 /// How a stream ends; values as in gRPC.

@@ -26,8 +26,8 @@
 
 /// @file
 /// The book behind all streams: endpoints by address, the fleet's ledger by number, one policy. Streams, the thread
-/// that reads metrics and the one that reads the file share it; the ledger has one thread at a time, by a lock that is
-/// held for a call.
+/// that reads metrics and the one that reads the file share it. A lock, held for a call, gives the ledger one thread at
+/// a time.
 
 namespace endpoint_picker {
 
@@ -41,11 +41,11 @@ struct picker_settings {
   std::size_t choices = 3;         ///< Endpoints that are named to the gateway, best first.
   tessera::tokens block_size{16};  ///< In which KV is counted here, whatever engines' blocks are.
   tessera::duration silence{5.0};  ///< An endpoint without metrics for so long is chosen only if all are.
-  tessera::duration lease{900.0};  ///< A request that nobody has named for so long is given back.
+  tessera::duration lease{900.0};  ///< A request that was not named for so long is given back.
   double shed_kv = 0.8;            ///< An endpoint with so much of its KV held or waited for is busy,
   std::uint64_t shed_waiting = 5;  ///< as is one with so many requests in its queue.
-  double bytes_per_token = 4;      ///< Of a prompt's text, until answers have said better.
-  bool alone = false;              ///< Nobody else sends requests to these endpoints.
+  double bytes_per_token = 4;      ///< Bytes of a prompt's text for each token, until answers have said better.
+  bool alone = false;              ///< No other router sends requests to these endpoints.
   bool reasons = false;            ///< What requests do that do not say whether they reason.
   std::size_t buffered = std::size_t{256} << 20U;  ///< Bytes of bodies that are held at a time, of all streams.
 };
@@ -53,8 +53,8 @@ struct picker_settings {
 /// What is asked of the picker.
 struct wish {
   std::string_view model{};                          ///< Empty: any.
-  std::uint64_t text_bytes = 0;                      ///< Of the prompt.
-  std::uint64_t token_ids = 0;                       ///< Of the prompt.
+  std::uint64_t text_bytes = 0;                      ///< Bytes of the prompt's text.
+  std::uint64_t token_ids = 0;                       ///< Token ids of the prompt.
   std::uint64_t max_tokens = 0;                      ///< To be generated; 0: unknown.
   std::optional<bool> reasons{};                     ///< Whether it reasons first.
   std::string_view objective{};                      ///< What it is for.
@@ -114,7 +114,7 @@ class picker {
     }
     settle();
   }
-  /// Whom to ask for metrics: all that are listed, and those that still have requests.
+  /// Endpoints to ask for metrics: all that are listed, and those that still have requests.
   [[nodiscard]] std::vector<scrape_target> targets() const {
     const std::lock_guard lock{mutex_};
     std::vector<scrape_target> out;
@@ -148,7 +148,7 @@ class picker {
     book_.receive(t.id, r, now);
     ++counts_.reports;
   }
-  /// Nobody listens there: others are preferred until it has said something again.
+  /// Nothing listens there: others are preferred until it has said something again.
   void unreachable(const scrape_target& t) {
     const std::lock_guard lock{mutex_};
     if (current(t) && book_.contains(t.id)) book_.lost(t.id, book_.incarnation(t.id));
@@ -186,7 +186,7 @@ class picker {
       return g.opens && (g.model == 0 || model == 0 || g.model == model) &&
              (w.subset == nullptr || g.subset == subset_);
     };
-    // Those whose lengths it has, and that can hold it with all that it may generate, if there are such.
+    // Endpoints for this length of prompt that can hold the request with all that it may generate, if there are any.
     const tessera::blocks needs = tessera::blocks_for(prompt, settings_.block_size);
     const tessera::tokens most{static_cast<std::int64_t>(std::min<std::uint64_t>(w.max_tokens, 1'000'000'000'000))};
     const tessera::blocks grows_to = tessera::blocks_for(prompt + most, settings_.block_size);
@@ -226,7 +226,7 @@ class picker {
     ++counts_.elsewhere;
     book_.release(t.request, t.where);
     t.where = at->second;
-    static_cast<void>(book_.reserve(t.request, t.where, arrival_of(w), now));  // full: then it is in nobody's book
+    static_cast<void>(book_.reserve(t.request, t.where, arrival_of(w), now));  // full: then it is in no book
   }
   /// So many tokens have come; at least one.
   void progress(const ticket& t, std::uint64_t generated, time_point now) {
@@ -263,7 +263,7 @@ class picker {
 
   // -- to look at ----------------------------------------------------------------------------------------------------
 
-  /// Whether anybody has said that it is ready.
+  /// Whether any endpoint has said that it is ready.
   [[nodiscard]] bool ready() const {
     const std::lock_guard lock{mutex_};
     return book_.shown().size() != 0;
@@ -314,13 +314,14 @@ class picker {
   struct slot {
     endpoint is;
     std::uint64_t life = 0;
-    std::uint64_t epoch = 0;    // Of its reports; a number never comes twice, whoever has the slot.
+    std::uint64_t epoch = 0;    // Number of its last report; a number never comes twice, whichever endpoint has the
+                                // slot.
     std::uint64_t waiting = 0;  // In its queue, as reported.
     double started = 0;
     bool used = false;
     bool listed = false;
   };
-  /// Who may have a slot: what is looked at of each for each request, apart from the rest of a thousand slots.
+  /// What is looked at for each request to see whether it may have a slot, apart from the rest of a thousand slots.
   struct gate {
     std::uint64_t subset = 0;  // The last request that might be sent there by its subset.
     std::size_t model = 0;     // Its number in `models_`; 0: any.
@@ -354,7 +355,7 @@ class picker {
     if (room < block) return false;
     tessera::fleet::replica what{.capacity = tessera::blocks{static_cast<std::int64_t>(room / block)}};
     if (settings_.policy == "phi_time") {
-      // All are taken to be as fast as each other: then only how the square of a prompt compares to its length matters,
+      // All are taken to be as fast as each other. Then only how the square of a prompt compares to its length matters,
       // and a second's budget scales all alike.
       what.role = tessera::control::role::prefill;
       what.prefill = {.cost = {.alpha = 1, .beta = 75'000},
@@ -382,7 +383,7 @@ class picker {
     if (book_.contains(id)) book_.fence(id, book_.incarnation(id));
     slots_[id].used = false;
   }
-  /// Who drains and has nothing left is forgotten; who is wanted and has no number yet gets one.
+  /// Forgets endpoints that drain and have nothing left. Gives a number to endpoints that are wanted and have none yet.
   void settle() {
     alike_ = true;
     for (tessera::fleet::replica_id id = 0; id != slots_.size(); ++id) {
@@ -394,7 +395,7 @@ class picker {
     for (const endpoint& e : wanted_) {
       if (by_address_.count(e.where) != 0) continue;
       while (id != slots_.size() && slots_[id].used) ++id;
-      if (id == slots_.size()) return;  // when somebody is forgotten
+      if (id == slots_.size()) return;  // goes on when an endpoint is forgotten
       slot& s = slots_[id];
       const std::uint64_t epoch = s.epoch;
       s = {};
@@ -439,10 +440,10 @@ class picker {
   policy policy_;
   std::vector<slot> slots_;
   std::vector<gate> gates_;
-  std::map<std::string, std::size_t, std::less<>> models_{{"", 0}};  // Of endpoints.
+  std::map<std::string, std::size_t, std::less<>> models_{{"", 0}};  // Models of endpoints.
   std::vector<endpoint> wanted_;
   std::map<std::string, std::int64_t, std::less<>> objectives_;
-  std::unordered_map<std::string, tessera::fleet::replica_id> by_address_;  // Of those that are listed.
+  std::unordered_map<std::string, tessera::fleet::replica_id> by_address_;  // Endpoints that are listed.
   bool alike_ = true;  // Every endpoint takes requests, for any model.
   std::uint64_t lives_ = 0;
   std::uint64_t subset_ = 0;

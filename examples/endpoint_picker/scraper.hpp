@@ -34,8 +34,8 @@ namespace endpoint_picker {
   return tessera::time_point::at_seconds(std::chrono::duration<double>(since).count());
 }
 
-/// Asks all endpoints for their metrics, all at once, with sockets that do not block, in the thread that calls it. One
-/// that hangs costs a socket until its time is over, and nobody waits for it.
+/// Asks all endpoints for their metrics, all at once, with sockets that do not block, in the thread that calls it. An
+/// endpoint that hangs costs a socket until its time is over; the others do not wait for it.
 class scraper {
  public:
   struct settings {
@@ -48,7 +48,7 @@ class scraper {
   scraper(picker& p, const settings& s, std::function<void(const std::string&)> complain)
       : picker_{p}, settings_{s}, complain_{std::move(complain)} {}
 
-  /// Everybody once; returns when all have answered, failed, or had their time, or when `ends` says so.
+  /// Asks every endpoint once. Returns when all have answered, failed, or had their time, or when `ends` says so.
   template <class Ends>
   void round(Ends ends) {
     std::vector<scrape_target> waiting = picker_.targets();

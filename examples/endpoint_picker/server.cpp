@@ -146,7 +146,7 @@ class exchange final : public grpc::ServerBidiReactor<wire::ProcessingRequest, w
   bool ended_ = false;
 };
 
-/// Of more streams than may be.
+/// Refuses a stream when there are as many as there may be.
 class refusal final : public grpc::ServerBidiReactor<wire::ProcessingRequest, wire::ProcessingResponse> {
  public:
   refusal() { Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "too many streams"}); }

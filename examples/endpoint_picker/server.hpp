@@ -12,9 +12,9 @@
 
 namespace endpoint_picker {
 
-/// The picker on gRPC: Envoy's external processing service and gRPC's health service. A stream is an object that gRPC's
-/// own threads, half as many as there are processors and at least two, call when a message has come or gone; it has no
-/// thread of its own.
+/// The picker on gRPC: Envoy's external processing service and gRPC's health service. A stream is an object without a
+/// thread of its own. Threads of gRPC call it when a message has come or gone. They are half as many as there are
+/// processors, and at least two.
 class server {
  public:
   struct settings {

@@ -32,13 +32,13 @@ struct stream_limits {
 /// One HTTP request and its answer, as the protocol has them: messages in, messages out, the time from the caller. No
 /// thread, no gRPC.
 ///
-/// `receive` takes a message; then `next` gives what is to be sent until it gives nothing; then comes the next message.
+/// `receive` takes a message. Then `next` gives what is to be sent until it gives nothing; then comes the next message.
 /// Nothing is queued: what is held is the request's body until it has gone back, and after that one message's. When
 /// `over`, the stream ends with that status.
 ///
-/// In full duplex the answers come in the order of an HTTP message: headers with the destination, which is known only
-/// when all of the body is there; then the body, in pieces; then trailers. An answer's messages go back one by one as
-/// they come.
+/// In full duplex the answers come in the order of an HTTP message: headers, body in pieces, trailers. The headers have
+/// the destination, which is known only when all of the body is there. An answer's messages go back one by one as they
+/// come.
 template <class Picker>
 class stream {
  public:
@@ -345,11 +345,11 @@ class stream {
   std::string body_;
   std::size_t body_size_ = 0;
   std::size_t gone_ = 0;
-  std::size_t held_ = 0;  // Of the budget that all streams share.
+  std::size_t held_ = 0;  // Bytes that it holds of the budget that all streams share.
   bool is_json_ = true;
   bool headers_alone_ = false;
   bool ends_ = false;
-  bool trailers_ = false;  // Of the request, still to be sent back.
+  bool trailers_ = false;  // The request's trailers are still to be sent back.
   bool answers_ = false;
 };
 

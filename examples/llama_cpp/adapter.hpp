@@ -23,7 +23,7 @@
 
 /// @file
 /// The adapter between a scheduler's plan and llama.cpp: a plan goes in, logits come out. Everything that a port to
-/// another engine has to write is here; the rest of the example is a server around it. docs/embedding.md walks through
+/// another engine has to write is here. The rest of the example is a server around it. docs/embedding.md walks through
 /// it.
 
 namespace llama_cpp {
@@ -51,11 +51,11 @@ struct context_options {
   std::uint32_t slots = 16;    ///< Sequences at once: not less than the scheduler's `residents`. At most 256.
   std::uint32_t batch = 512;   ///< Tokens in a step: not less than the step's `token_budget`.
   /// True: one pool of cells for all, as a block pool counts; any scheduler with `blocks * block_size <= cells` is
-  /// safe. False: every slot has `cells / slots` of its own, which must cover `max_length`; then a sequence's logits
-  /// are the same to the last bit, whoever runs beside it and wherever it was moved to.
+  /// safe. False: every slot has `cells / slots` of its own, which must cover `max_length`. Then a sequence's logits
+  /// are the same to the last bit, whatever runs at the same time and wherever the sequence was moved to.
   bool unified = true;
-  /// Only if unified. llama.cpp's CPU kernel for it is faster there, rounds to 16 bits and sums chunks of a prompt in
-  /// another order than single tokens: what is drawn at random may then depend on who runs beside it.
+  /// Only if unified. The CPU kernel of llama.cpp for it is faster there and rounds to 16 bits. It sums chunks of a
+  /// prompt in another order than single tokens. So what is drawn at random may depend on what runs at the same time.
   bool flash_attention = true;
   int threads = 1;
 };
@@ -261,8 +261,8 @@ class context {
   std::size_t vocabulary_ = 0;
   std::vector<bool> slots_;           ///< Whether each is in use.
   std::vector<std::size_t> order_;    ///< Entries of the plan by slot.
-  std::vector<std::int32_t> last_;    ///< Of each entry that samples, the place of its last token in the batch.
-  std::vector<llama_token> sampled_;  ///< Of all entries,
+  std::vector<std::int32_t> last_;    ///< For each entry that samples, the place of its last token in the batch.
+  std::vector<llama_token> sampled_;  ///< Sampled tokens of all entries,
   std::vector<std::size_t> first_;    ///< where those of each begin, and the end.
 };
 

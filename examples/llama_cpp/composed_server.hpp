@@ -118,7 +118,7 @@ class composed_server final : public server {
   bool cancel_run(served& r) override {
     instance& on = *instances_[r.where];
     if (std::find(cancelled_.begin(), cancelled_.end(), &r) != cancelled_.end()) return false;
-    if (makes_samples_) {  // nobody goes under its feet
+    if (makes_samples_) {  // nothing leaves while samples are made
       if (std::find(hanging_up_.begin(), hanging_up_.end(), &r) != hanging_up_.end()) return false;
       hanging_up_.push_back(&r);
       return true;
@@ -252,9 +252,9 @@ class composed_server final : public server {
     return true;
   }
 
-  /// The prompt of `r` is there, and entry `k` of the step that has run says what may follow it: its samples go on from
-  /// it, each with a token of its own. One that cannot, because there is no place for it or because its first token, or
-  /// that of `r`, changes more than its length, begins with the prompt.
+  /// The prompt of `r` is there, and entry `k` of the step that has run says what may follow it. Its samples go on from
+  /// it, each with a token of its own. A sample begins with the prompt if there is no place for it, or if a first token
+  /// changes more than a length. That is its own first token or that of `r`.
   void make_samples(served& r, std::size_t k, time_point now) {
     if (r.state().life == tessera::lifecycle::cancelled) return;
     makes_samples_ = true;
@@ -309,9 +309,10 @@ class composed_server final : public server {
   std::vector<tessera::outcome> outcomes_;
   std::vector<served*> changed_;                          ///< Finished, or began to answer, in the step under way.
   std::vector<served*> cancelled_;                        ///< In the step under way.
-  std::vector<std::pair<served*, std::size_t>> forking_;  ///< Whose samples go on from an entry of the step under way.
+  std::vector<std::pair<served*, std::size_t>> forking_;  ///< Requests with samples that go on from an entry of the
+                                                          ///< step under way.
   bool makes_samples_ = false;                            ///< Just now,
-  std::vector<served*> hanging_up_;                       ///< and who is cancelled meanwhile.
+  std::vector<served*> hanging_up_;                       ///< and requests that are cancelled meanwhile.
 };
 
 template <class Scheduler, class Placement = tessera::placement::least_kv, class Migration = tessera::placement::stay>

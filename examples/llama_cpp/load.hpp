@@ -28,11 +28,11 @@
 
 namespace llama_cpp {
 
-/// A server's clock, from 0 on. With a scale, one second counts as `scale` seconds: a tiny model, a hundred times as
-/// fast as a real one, is then as slow to its readers as a real one, and needs no other targets.
+/// A server's clock, from 0 on. With a scale, one second counts as `scale` seconds. A tiny model is a hundred times as
+/// fast as a real one. To its readers it is then as slow as a real one, and needs no other targets.
 ///
-/// It counts wall time; or the processor time of this process, in which a run with one thread takes what it would on a
-/// machine of its own, whatever else runs. Nobody sleeps then: waiting is skipped.
+/// It counts wall time, or the processor time of this process. With processor time a run with one thread takes what it
+/// would on a machine of its own, whatever else runs. Waiting is then skipped, not slept.
 class server_clock {
  public:
   enum class counts : bool { wall_time, processor_time };
@@ -136,7 +136,7 @@ inline void fill_prompt(served& r, tokens length, const model& m, sim::random_en
 
 /// How a soak test runs.
 struct soak_options {
-  double seconds = 0;       ///< Of wall time; 0: `steps` says.
+  double seconds = 0;       ///< Seconds of wall time; 0: `steps` says.
   std::uint64_t steps = 0;  ///< Steps of the server; 0: `seconds` says.
   std::uint64_t seed = 1;
   tokens longest_prompt{512};
@@ -146,7 +146,7 @@ struct soak_options {
 /// What a soak test saw.
 struct soak_result {
   std::uint64_t submitted = 0;  ///< All that were tried.
-  std::uint64_t malformed = 0;  ///< Of them, made to be refused.
+  std::uint64_t malformed = 0;  ///< Requests among them that were made to be refused.
   std::uint64_t refused = 0;    ///< These, and those that found the queue full.
   std::uint64_t finished = 0;
   std::uint64_t cancelled = 0;

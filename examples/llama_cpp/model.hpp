@@ -268,9 +268,9 @@ class model {
   /// Whether a token ends the output.
   [[nodiscard]] bool ends_output(llama_token t) const noexcept { return llama_vocab_is_eog(vocabulary_, t); }
 
-  /// The tokens of a text, with the model's beginning-of-text token if it wants one. `special`: the names of control
-  /// tokens in the text are these tokens; leave it off for what users write. (llama.cpp takes the names of a model's
-  /// user-defined tokens for these tokens in any case.) Requires UTF-8.
+  /// The tokens of a text, with the model's beginning-of-text token if it wants one. `special`: names of control tokens
+  /// in the text are these tokens; leave it off for what users write. (The names of a model's user-defined tokens are
+  /// these tokens in any case, in llama.cpp.) Requires UTF-8.
   [[nodiscard]] std::vector<llama_token> tokenize(std::string_view text, bool special = false,
                                                   bool begin = true) const {
     std::vector<llama_token> tokens(text.size() + 4);

@@ -15,8 +15,8 @@
 #include <vector>
 
 /// @file
-/// Measures how long this engine's steps take, as a profile that the simulator reads: so that what `replay` says of a
-/// policy can be held against what the engine does.
+/// Measures how long this engine's steps take, as a profile that the simulator reads. So what `replay` says of a policy
+/// can be compared with what the engine does.
 
 namespace llama_cpp {
 namespace detail {
@@ -47,14 +47,15 @@ inline double timed_step(server& s) {
 
 }  // namespace detail
 
-/// Measures steps of one instance under `o`: decoding over a grid of batch sizes and contexts that fill its KV, whole
-/// prompts up to `step_tokens`, prompts beside decodes, and copies to host memory. Times are medians, on the server's
-/// clock. @param steps if not null: becomes the measured steps as CSV, which `calibrate` reads.
+/// Measures steps of one instance under `o`: decoding, whole prompts up to `step_tokens`, prompts next to decodes, and
+/// copies to host memory. Decoding is measured over a grid of batch sizes and contexts that fill its KV. Times are
+/// medians, on the server's clock. @param steps if not null: becomes the measured steps as CSV, which `calibrate`
+/// reads.
 [[nodiscard]] inline sim::profile measure_profile(const model& m, server_options o, std::string name,
                                                   std::string* steps = nullptr) {
   constexpr int timed = 33;
   o.instances = 1;
-  o.pace.tpot = tessera::duration{1e-9};  // nobody reads
+  o.pace.tpot = tessera::duration{1e-9};  // without readers
   const std::unique_ptr<server> s = find_composition("fcfs").make(m, o);
   sim::random_engine rng{1};
   std::list<served> requests;

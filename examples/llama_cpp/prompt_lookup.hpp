@@ -13,8 +13,8 @@
 
 namespace llama_cpp {
 
-/// Guesses up to `most` tokens that follow a sequence: those that followed its last tokens when these came in the same
-/// order before; the last time that three of them did, else two (prompt lookup decoding, Saxena 2023). None if they did
+/// Guesses up to `most` tokens that follow a sequence (prompt lookup decoding, Saxena 2023). They are those that
+/// followed its last three tokens when these last came in the same order before, or else its last two. None if they did
 /// not. O(length), without allocation if `guesses` has room for `most`.
 inline void look_up(std::span<const llama_token> sequence, std::size_t most, std::vector<llama_token>& guesses) {
   constexpr std::size_t longest = 3;

@@ -10,15 +10,16 @@
 #include <span>
 
 /// @file
-/// The choice of a token. It depends on the logits, the request's seed and the place in the text alone: so a text is
-/// the same whoever runs beside it, however often it was computed again, and whether its tokens were guessed before.
+/// The choice of a token. It depends on the logits, the request's seed and the place in the text alone. So a text is
+/// the same whatever runs at the same time, and however often it was computed again. It is the same whether or not its
+/// tokens were guessed before.
 
 namespace llama_cpp {
 
 /// How a request's tokens are chosen.
 struct sampling {
   float temperature = 0;   ///< 0: the most likely token, of equals the first.
-  std::uint64_t seed = 0;  ///< Of what is drawn otherwise.
+  std::uint64_t seed = 0;  ///< Seed of what is drawn otherwise.
 };
 
 /// A number from 0 to 1, less than 1, for a place in a text: SplitMix64's finaliser over both.

@@ -48,8 +48,9 @@ struct served : engine_request {
   std::vector<served*> samples{};
 
   // The server's.
-  std::uint32_t forks_due = 0;   ///< Of `samples`, those that wait for its prompt.
-  tokens shared{};               ///< Of its KV, what it began with as a fork and has not computed or restored itself.
+  std::uint32_t forks_due = 0;   ///< Number of `samples` that wait for its prompt.
+  tokens shared{};               ///< The part of its KV that it began with as a fork and has not computed or restored
+                                 ///< itself.
   std::size_t where = 0;         ///< Its instance.
   std::size_t place = 0;         ///< In the list of live requests.
   std::size_t answer_begin = 0;  ///< Where the answer begins in the sequence; 0: not yet.
@@ -75,8 +76,8 @@ struct server_options {
   bool flash_attention = true;        ///< The same.
   int threads = 1;                    ///< For each instance. Their steps take turns.
   tokens drafts{};                    ///< Most tokens of a request that are guessed from its own text and verified.
-  tokens quantum{500};                ///< Of compositions that have one.
-  tokens demote_above{5000};          ///< Of compositions that have one.
+  tokens quantum{500};                ///< Quantum of compositions that have one.
+  tokens demote_above{5000};          ///< Limit of compositions that have one.
   tessera::pacing_config pace;        ///< What a reader expects.
   llama_token end_of_reasoning = -1;  ///< -1: the model does not reason.
   std::function<time_point()> clock;  ///< Never runs backwards.
@@ -109,7 +110,7 @@ struct server_counts {
   std::uint64_t swaps_in = 0;
   std::uint64_t moves = 0;                     ///< Live sequences moved to another context.
   double step_seconds = 0;                     ///< Wall time of all steps, plan to commit.
-  double scheduler_seconds = 0;                ///< Of it in `plan`, `commit` and placement.
+  double scheduler_seconds = 0;                ///< The part of it in `plan`, `commit` and placement.
   tessera::sim::count_histogram scheduler_ns;  ///< Wall time of plan and commit, per step.
   std::vector<double> move_seconds;            ///< What each move took, on the server's clock.
 };
@@ -123,9 +124,9 @@ class server {
   server(const server&) = delete;
   server& operator=(const server&) = delete;
 
-  /// Accepts a request, whose `sequence` and `max_output` are set, or says why not. More than 0 tokens of output must
-  /// be allowed, and tokens must be of the vocabulary. Its `samples` come when its prompt is there, and not at all if
-  /// it ends before.
+  /// Accepts a request with `sequence` and `max_output`, or says why not. More than 0 tokens of output must be allowed,
+  /// and tokens must be of the vocabulary. Its `samples` come when its prompt is there, and not at all if it ends
+  /// before.
   [[nodiscard]] tessera::status submit(served& r) {
     const time_point now = options_.clock();
     if (r.max_output < tokens{1}) return tessera::status::invalid;

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """An engine without a model, for trying a router in seconds: batches, KV blocks, a prefix cache and time are there.
 
-A token is a function of all ids before it, and KV is the state of that function: whoever goes on with KV that is not
-of the same tokens says something else, and so does a stream in which a token is lost or comes twice. Steps take
-`step` seconds, and so many more for each prompt token and each sequence; with `roofline` the prompts' part and the rest
-overlap, as arithmetic and memory do. Faults are methods.
+A token is a function of all ids before it, and KV is the state of that function. An engine that goes on with KV of
+other tokens says something else. So does a stream in which a token is lost or comes twice. A step takes `step` seconds,
+and more for each prompt token and each sequence. With `roofline` the prompts' part and the rest overlap, as arithmetic
+and memory do. Faults are methods.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Sequence:
 
 
 class FakeEngine:
-    """A replica as `tessera.fleet.Router` takes it. `peers`: who can give it KV, by name."""
+    """A replica as `tessera.fleet.Router` takes it. `peers`: engines that can give it KV, by name."""
 
     def __init__(
         self,
@@ -412,7 +412,7 @@ class FakeEngine:
         }
 
     def _publish(self, s: _Sequence, i: int) -> None:
-        """Whoever begins as it does to the end of that block need not compute it."""
+        """A request that begins as it does to the end of that block need not compute it."""
         state = s.ends[i]
         if state in self._cache or not self.cache_blocks:
             return

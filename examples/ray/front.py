@@ -76,7 +76,8 @@ class RayReplica:
             response.cancel()
 
     async def fence(self) -> None:
-        """Who hangs, or whose core is dead, is killed; Ray starts another. A worker may serve KV for a moment yet."""
+        """An engine that hangs, or that has a dead core, is killed; Ray starts another. A worker may serve KV for a
+        moment yet."""
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(self._actor)
         await asyncio.sleep(1.0)
@@ -95,13 +96,14 @@ def report_of(said: dict[str, Any]) -> Report:
 async def watch(
     router: Router, handle: DeploymentHandle, period: float = 0.1, forget: float = 60.0, **join: Any
 ) -> None:
-    """Tells the router what Ray knows: who has come, what they report, who has gone. It never ends by itself:
-    without it nobody would hear of a replica any more.
+    """Tells the router what Ray knows: which replicas have come, what they report, which have gone. It never ends by
+    itself: without it the router would hear of no replica any more.
 
-    Who is not listed gets nothing new, and is gone when it was not for `forget` seconds and has no requests: Ray may
-    list none for a moment, and may list somebody dead, whom it had dropped, until its controller has noticed."""
+    A replica that is not listed gets nothing new. It is gone when it was not listed for `forget` seconds and has no
+    requests. Ray may list none for a moment. Ray may also list a dead one, which it had dropped, until its controller
+    has noticed."""
     seen: dict[str, float] = {}  # when Ray last listed it; a name is not given twice
-    told: set[str] = set()  # whom the log says something of, once
+    told: set[str] = set()  # names that the log says something of, once
     while True:
         try:
             known = (
@@ -140,7 +142,7 @@ def take(
     """A replica that Ray knows: it joins if it is new, and its report is read."""
     said = replica.routing_stats
     if not said:
-        return  # it has not reported yet, so nobody knows how large it is
+        return  # it has not reported yet, so its size is unknown
     if name not in seen:
         router.add(
             name,

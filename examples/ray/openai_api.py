@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """OpenAI's completions and chat completions over sessions of `tessera.fleet`. Knows neither Ray nor vLLM.
 
-Text is made of tokens here, at the front end, and stop strings are looked for here: so neither notices when a request
+Text is made of tokens here, at the front end, and stop strings are looked for here. So neither notices when a request
 goes on at another engine.
 """
 
@@ -56,7 +56,7 @@ only = {
     "bad_words": [],
     "use_beam_search": False,
 }
-#: The same of a chat, whose `logprobs` is no number.
+#: The same for a chat: its `logprobs` is no number.
 only_chat = {**only, "logprobs": False}
 
 
@@ -82,7 +82,7 @@ class Backend:
     end_of_reasoning: int | None = None
 
 
-#: Set by whoever serves.
+#: Set by the program that serves.
 backend: Backend | None = None
 
 
@@ -256,8 +256,8 @@ async def serve(request: Request, chat: bool) -> Response:
         except ValueError:
             raise Mistake("the body is not JSON") from None
         asked = read(body, b, chat)
-        # Who samples would go on otherwise elsewhere: those stay where they are. So do those with penalties for what
-        # is in the answer: to an engine that goes on, what another has said is the prompt.
+        # A request that samples would go on differently elsewhere, so it stays where it is. So does one with penalties
+        # for what is in the answer: to an engine that goes on, what another has said is the prompt.
         penalties = [asked.params.get(f"{of}_penalty", 0.0) for of in ("presence", "frequency")]
         try:
             session = b.router.stream(

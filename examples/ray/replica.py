@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A replica: an engine in an actor of Ray's. What fails is said, not thrown: an exception of an engine's own type would
-be imported by everybody who hears of it."""
+be imported by every process that hears of it."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Engine:
 
 
 def params_of(said: dict[str, Any]) -> dict[str, Any]:
-    """Sampling of a call. `min_tokens` is that of the whole answer: who goes on with it, or is asked for some of its
+    """Sampling of a call. `min_tokens` is that of the whole answer: an engine that goes on, or is asked for some
     tokens, has less to say."""
     params: dict[str, Any] = said["params"]
     least = params.get("min_tokens")
@@ -151,7 +151,7 @@ class VllmEngine:
         self._stats: dict[str, Any] = {}
         self._llm = AsyncLLM.from_engine_args(args, stat_loggers=[self._logger])
         cache = self._llm.vllm_config.cache_config
-        self.blocks: int = cache.num_gpu_blocks - 1  # block 0 is nobody's
+        self.blocks: int = cache.num_gpu_blocks - 1  # block 0 belongs to no request
         self.block_size: int = cache.block_size
         self.vocabulary: int = self._llm.vllm_config.model_config.get_vocab_size()
         self._events: Any = None
@@ -259,7 +259,7 @@ class VllmEngine:
             by_router[router] = Load(*(a + b for a, b in zip(before, load, strict=True)))
         total = Load(*(sum(x) for x in zip(Load(), *by_router.values(), strict=True)))
         free = round((1 - self._stats.get("usage", 0.0)) * self.blocks) if self._all else self.blocks
-        # What is in use, whoever computed it: a shared prefix outlives the request that it counts for.
+        # What is in use, whichever request computed it: a shared prefix outlives the request that it counts for.
         total = total._replace(kv_held=float(max(total.kv_held, self.blocks - free)))
         events = [] if self._events is None else await self._events.take()
         return Report(
@@ -281,8 +281,8 @@ def scheduling(policy: str, end_of_reasoning: int | None) -> dict[str, Any]:
 
 
 def failure_of(error: Exception, dead: bool) -> Failure:
-    """What an exception of vLLM's means for the request. `dead`: the engine is. Whoever counts as dead is killed, and
-    the next engine has the request: so a parameter that vLLM rejects must not look like a death."""
+    """What an exception of vLLM's means for the request. `dead`: the engine is. An engine that counts as dead is
+    killed, and the next engine has the request. So a parameter that vLLM rejects must not look like a death."""
     if isinstance(error, of_vllm("v1.engine.exceptions", "EngineDeadError")):
         return Died("the engine is dead")
     if isinstance(error, of_vllm("exceptions", "VLLMClientError")):

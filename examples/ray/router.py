@@ -28,6 +28,6 @@ class FleetRouter(RequestRouter):
         for replica in candidate_replicas:
             if replica.replica_id.unique_id == call["pin"]:
                 return [[replica]]
-        # It is not there any more. Ray would try for ever: anybody may say so.
+        # It is not there any more. Ray would try for ever: any replica may say so.
         call["misrouted"] = True
         return [candidate_replicas]

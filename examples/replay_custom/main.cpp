@@ -12,7 +12,7 @@
 
 namespace sim = tessera::sim;
 
-/// Waiting requests in order of their prompt's length. Whoever runs is not displaced, not even by one of a higher
+/// Waiting requests in order of their prompt's length. A running request is not displaced, not even by one of a higher
 /// priority, which `order::fcfs` would allow.
 struct shortest_prompt_first : tessera::order::fcfs {
   template <class R>

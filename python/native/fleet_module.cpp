@@ -41,7 +41,7 @@ class stitched {
   fleet::stitch stream_;
 };
 
-/// Who may be tried again.
+/// Whether a request may be tried again.
 class patience {
  public:
   patience(std::int64_t deaths, std::int64_t tries)

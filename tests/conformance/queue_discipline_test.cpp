@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What `queue_discipline` and `ordered_queue` promise, checked for every model against a slow reference: requests in a
-// vector, sorted anew for each look, aged by a scan. A new model is one line in TESSERA_TEST_MODELS.
+// What `queue_discipline` and `ordered_queue` promise, checked for every model against a slow reference. Its requests
+// are in a vector, sorted anew for each look, aged by a scan. A new model is one line in TESSERA_TEST_MODELS.
 
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/fcfs.hpp>
@@ -67,7 +67,7 @@ struct by_prompt {
   }
 };
 
-/// A reader who has as long to read as the prompt is long.
+/// A reader with as long to read as the prompt is long.
 struct reads_the_prompt {
   template <schedulable R>
   [[nodiscard]] typename R::time_point operator()(const R& r) const noexcept {
@@ -113,7 +113,7 @@ struct promised_by_prompt {
 };
 using by_slack = order::least_slack<promised_by_prompt>;
 
-/// One type of request for every order, whose hook is not its first base.
+/// One type of request for every order, with a hook that is not its first base.
 template <class Clock>
 using hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>,
                                 order::paced<reads_the_prompt>, by_due, by_rest, by_service, by_slack>;
@@ -202,7 +202,7 @@ class reference {
   R& operator[](std::size_t i) { return requests_[i]; }
   auto& state(std::size_t i) { return request_access::state(requests_[i]); }
 
-  /// Who is served when, once all whose time has come have aged.
+  /// Which request is served when, once all that are due for it have aged.
   [[nodiscard]] std::vector<std::size_t> in_order() {
     std::vector<std::size_t> ids;
     if constexpr (detail::ages_to_front<D>) age_all();
@@ -353,7 +353,7 @@ TEMPLATE_TEST_CASE("ordered_queue: as the slow reference, over random operations
 
       if (step % 7 == 0) {
         const std::vector<std::size_t> expected = slow.in_order();
-        // By then all who are due have come to where they belong.
+        // By then all that are due have come to where they belong.
         agrees = agrees && walk(queue) == expected && as_queued(queue) == expected;
         agrees = agrees && std::as_const(queue).front() == (expected.empty() ? nullptr : &requests[expected.front()]);
         agrees = agrees && queue.size() == expected.size() && queue.empty() == expected.empty();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The control loop on any telemetry that is plausible: the bytes are workers and sequences, epoch after epoch. Whatever
-// they say, actions keep the rules: moves within their bounds and between decode workers, no worker stranded or
-// overfilled by them, no role changed twice within the cool-down.
+// they say, actions keep the rules. Moves stay within their bounds and between decode workers. They strand or overfill
+// no worker. No role changes twice within the cool-down.
 
 #include <tessera/control/phasor.hpp>
 #include <tessera/core/owned_storage.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A stream of the endpoint picker between gateways and engines that say anything: messages made of bytes, in any order,
-// with bodies, answers and metrics that are bytes, and time that passes. Nothing may stop the program, no more is held
-// than may be, no more goes back than came, and in the end the book is empty.
+// A stream of the endpoint picker between gateways and engines that say anything. Messages are made of bytes, in any
+// order, with bodies, answers and metrics that are bytes, and time that passes. Nothing may stop the program, no more
+// is held than may be, and no more goes back than came. In the end the book is empty.
 
 #include "../../examples/endpoint_picker/http_answer.hpp"
 #include "../../examples/endpoint_picker/stream.hpp"

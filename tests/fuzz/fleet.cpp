@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A router's book between replicas and requests that say anything: reports made of bytes, with incarnations and epochs
-// near those that count, mixed with the router's own calls. Nothing that comes from outside may stop the program, no
-// count of a view may be negative, nobody is moved who was never placed, and a lease later the book is empty.
+// A router's book between replicas and requests that say anything. Reports are made of bytes, with incarnations and
+// epochs near those that count, mixed with the router's own calls. Nothing that comes from outside may stop the
+// program. No count of a view may be negative, no request is moved that was never placed, and a lease later the book is
+// empty.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>

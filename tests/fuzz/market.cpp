@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// One trader among peers that say anything: messages made of bytes, with numbers that it has used itself so that they
-// mean something, mixed with the calls of its engine. It must not stop the program, and must keep to its own books:
-// at most three transfers, blocks that are reserved are activated or discarded exactly once, a request is given back or
-// released only when it was in transfer, and when all peers are dead nothing is left.
+// One trader among peers that say anything. Messages are made of bytes, mixed with the calls of its engine. They have
+// numbers that it has used itself, so that they mean something. It must not stop the program, and must keep to its own
+// books. There are at most three transfers. Reserved blocks are activated or discarded exactly once. A request is given
+// back or released only when it was in transfer, and when all peers are dead nothing is left.
 
 #include <tessera/market/trader.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The profile reader on any bytes: it either returns a profile that costs every step at a positive finite time and
-// comes back the same through JSON, or throws an input_error that points into the text.
+// The profile reader on any bytes. It returns a profile that costs every step at a positive finite time and comes back
+// the same through JSON. Or it throws an input_error that points into the text.
 
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A scheduler with groups of layers, decoded from any bytes: the model and its block sizes, 1 to 4 plans in flight,
-// everything that an engine may do. After the input is used up, all requests are run to their ends. What must hold is
-// in property/groups_world.hpp.
+// A scheduler with groups of layers, decoded from any bytes. The bytes are the model and its block sizes, 1 to 4 plans
+// in flight, and everything that an engine may do. After the input is used up, all requests are run to their ends. The
+// rules that must hold are in property/groups_world.hpp.
 
 #include "property/groups_operations.hpp"
 

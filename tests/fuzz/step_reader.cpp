@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The reader of measured steps on any bytes: it either returns steps with numbers in range, which come back the same
-// from the longer form, or throws an input_error that points into the text.
+// The reader of measured steps on any bytes. It returns steps with numbers in range, which come back the same from the
+// longer form. Or it throws an input_error that points into the text.
 
 #include <tessera/sim/model/step_file.hpp>
 

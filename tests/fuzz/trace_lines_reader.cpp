@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The trace reader on JSON: on any bytes after a first line that makes them be read so, after the beginning of a row,
-// which goes deeper into the fields, and within arrays and documents.
+// The trace reader on JSON. It gets any bytes after a first line that selects JSON. It gets them after the beginning of
+// a row, which goes deeper into the fields, and within arrays and documents.
 
 #include "fuzz/trace_promises.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Guests delay nobody: two schedulers on one sequence of requests, in one of which others may pass whoever waits first.
-// Until one who has passed would have had his turn anyway, all others compute the same in both, step by step: so each
-// who is first in line and blocked starts no later for it. After that the two are different loads, and what is compared
-// no more runs to its end.
+// Backfilled requests delay no other request. Two schedulers get one sequence of requests; in one of them requests may
+// pass the first that waits. Until a request that has passed would have had its turn anyway, all others compute the
+// same in both, step by step. So each request that is first in the queue and blocked starts no later for it. After that
+// the two are different loads, and the one that is no longer compared runs to its end.
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/gate/backfill.hpp>
@@ -36,7 +36,8 @@ template <class Order, class Admit, class Gate>
 using engine_of = tessera_test::step_engine<
     iteration_scheduler<request, Order, preempt::recompute, Admit, kv::block_pool, kv::csr_tables, Gate>>;
 
-/// Whoever fits may pass, however long he stays: that nobody is delayed does not rest on whom the gate lets in.
+/// Every request that fits may pass, however long it stays: the promise does not rest on which requests the gate lets
+/// in.
 struct whoever_fits {
   static constexpr bool passes = true;
   std::size_t most_skipped = 8;
@@ -104,13 +105,14 @@ scenario make(unsigned seed) {
 
 /// What happened, over all seeds.
 struct tally {
-  std::size_t guests = 0;           ///< Who passed.
-  std::size_t blocked = 0;          ///< Who was first in line and blocked, and whose start was compared.
-  std::size_t blocked_steps = 0;    ///< Steps in which somebody was, and others could have passed.
-  std::size_t evicted_guests = 0;   ///< Who had passed, and gave way.
-  std::size_t evicted_others = 0;   ///< Others who lost their blocks meanwhile.
-  std::int64_t tokens_in_line = 0;  ///< Computed in those steps if nobody passes,
-  std::int64_t tokens_passing = 0;  ///< or if somebody may.
+  std::size_t guests = 0;           ///< Requests that passed.
+  std::size_t blocked = 0;          ///< Requests that were first in the queue and blocked, and had their start
+                                    ///< compared.
+  std::size_t blocked_steps = 0;    ///< Steps in which a request was, and others could have passed.
+  std::size_t evicted_guests = 0;   ///< Requests that had passed, and were evicted.
+  std::size_t evicted_others = 0;   ///< Other requests that lost their blocks meanwhile.
+  std::int64_t tokens_in_line = 0;  ///< Computed in those steps if no request may pass,
+  std::int64_t tokens_passing = 0;  ///< or if some may.
 };
 
 template <class Order, class Admit, class Gate>
@@ -158,16 +160,16 @@ class side {
     return s.life != lifecycle::waiting || s.preemptions != 0 || in_plan_[id];
   }
   [[nodiscard]] const request& at(std::size_t id) const { return engine_.requests[id]; }
-  /// Those who waited before the plan, in order.
+  /// The requests that waited before the plan, in order.
   [[nodiscard]] const std::vector<const request*>& line() const { return line_; }
-  /// The first of them who does not start; null: all do.
+  /// The first of them that does not start; null: all do.
   [[nodiscard]] const request* first() const { return first_; }
   [[nodiscard]] bool is_blocked() const {
     if (first_ == nullptr) return false;
     const wait_reason why = engine_.why(*first_);
     return why == wait_reason::no_blocks || why == wait_reason::held_back;
   }
-  /// Who computes what, and who loses its blocks, guests left out.
+  /// Which request computes what, and which loses its blocks, without the backfilled ones.
   [[nodiscard]] std::vector<share> ordinary() const {
     std::vector<share> out;
     for (std::size_t i = 0; i != plan_.size(); ++i) {
@@ -187,7 +189,7 @@ class side {
                                  Gate>::config c{.chunked_prefill = s.chunked, .reserve = s.reserve};
     if constexpr (requires { c.admit.fraction; }) c.admit.fraction = s.watermark;
     if constexpr (requires { c.order.quantum; }) c.order.quantum = tokens{s.quantum};
-    if constexpr (requires { c.order.threshold; }) c.order.threshold = duration::forever();  // nobody ages
+    if constexpr (requires { c.order.threshold; }) c.order.threshold = duration::forever();  // no request ages
     return c;
   }
 
@@ -215,7 +217,7 @@ void play(unsigned seed, tally& all) {
     const step_limits& limits = s.steps[step % s.steps.size()];
     passing.plan(limits);
 
-    // Who passes has lost nothing, or has made up for it.
+    // A request that passes has lost nothing, or has made up for it.
     for (const request* r : passing.line()) {
       if (!passing.is_guest(r->id)) continue;
       if (owes[r->id] || r->state().restarted) FAIL("who starts again is a guest, seed " << seed << ", step " << step);
@@ -235,14 +237,14 @@ void play(unsigned seed, tally& all) {
     if (same_load) {
       strict.plan(limits);
       const request* first = strict.first();
-      // Whoever starts, and waits behind nobody who has passed, has started with guests, too.
+      // Every request that starts, and waits behind none that has passed, has started with backfilling, too.
       for (const request* r : strict.line()) {
         if (r == first || passed[r->id]) break;
         if (!passing.has_started(r->id)) FAIL("request " << r->id << " is delayed, seed " << seed << ", step " << step);
         all.blocked += was_first[r->id] ? 1U : 0U;
         was_first[r->id] = false;
       }
-      // One who has passed has his turn: from here on the loads differ.
+      // A request that has passed has its turn: from here on the loads differ.
       for (std::size_t id = 0; id != next; ++id) {
         if (!passed[id]) continue;
         const bool settled = passing.in_plan(id) && !passing.is_guest(id);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What each composition says of starvation, at 1.05 times what its places carry: the longest time in which a request
-// that has begun gets no token, and how long one waits that has not.
+// What each composition says of starvation, at 1.05 times what its places carry. It bounds two times: the longest in
+// which a request that has begun gets no token, and the wait before a request begins.
 
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
@@ -43,9 +43,9 @@ constexpr std::size_t places = 8;
 constexpr double step_s = 0.02;
 
 struct stream {
-  tokens output{300};   ///< Of each that comes, for ever.
-  tokens reasons{200};  ///< Of which so many are reasoning.
-  int line = 0;         ///< So many of them are there when it begins.
+  tokens output{300};   ///< Output of each request that comes, for ever.
+  tokens reasons{200};  ///< Tokens of it that are reasoning.
+  int line = 0;         ///< Requests that are there when it begins.
 };
 
 struct result {

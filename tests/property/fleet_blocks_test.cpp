@@ -35,8 +35,8 @@ constexpr std::int64_t capacity = 400;
 
 std::int64_t blocks_of(std::int64_t tokens) { return (tokens + block_size - 1) / block_size; }
 
-/// An engine with a prefix cache: blocks with a name are found again, blocks that no request holds are evicted when
-/// room is needed, the longest unused first.
+/// An engine with a prefix cache: blocks with a name are found again. When room is needed, blocks that no request holds
+/// are evicted, the longest unused first.
 struct engine {
   struct block {
     int holders = 0;
@@ -151,7 +151,7 @@ struct engine {
 struct setting {
   std::int64_t families = 1;  ///< Prompts that requests have in common.
   bool others = false;        ///< Another router sends there as well.
-  bool says_own = false;      ///< Reports say what is whose.
+  bool says_own = false;      ///< Reports say which part is this router's.
   bool says_hits = false;     ///< Engines say what they have found.
   bool expects = false;       ///< KV events say what is in the cache. Then hits are said as well.
 };
@@ -291,8 +291,8 @@ std::size_t run(std::uint64_t seed, const setting& s) {
         REQUIRE(v.free_blocks.count() == std::max<std::int64_t>(capacity - truth - own.waiting_blocks.count(), 0));
       }
       if (epochs[k] == 0) continue;
-      // Less by what hits have brought back, and by common prompts that are not kept: all but the longest; where
-      // another router's requests may have them all, and the longest may have been kept in vain.
+      // Less by what hits have brought back, and by common prompts that are not kept: all except the longest. Another
+      // router's requests may have them all, and then the longest may have been kept in vain.
       const std::int64_t unkept = (s.families + (s.others ? 1 : -1)) * depth;
       // Where neither hits nor `own` are said, what ends may be another router's.
       if (s.says_hits || s.says_own || !s.others) REQUIRE(shown >= truth - was_idle[k] - unkept);

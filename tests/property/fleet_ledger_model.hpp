@@ -303,8 +303,8 @@ struct model {
       const auto due =
           std::find_if(book.begin(), book.end(), [&](const auto& e) { return now - e.second.heard >= 20; });
       if (due == book.end()) break;
-      // The one that was named longest ago; where that ties the order matters only between the ends of a move, and the
-      // end that is on its way was named when the other was or later.
+      // The one that was named longest ago. In a tie the order matters only between the ends of a move. The end that is
+      // on its way was named when the other was or later.
       auto first = due;
       for (auto i = book.begin(); i != book.end(); ++i) {
         const bool before = i->second.heard < first->second.heard ||

@@ -287,7 +287,7 @@ void run(std::uint64_t seed, Policy policy, std::int64_t tight) {
       const std::vector<fleet::move> expected = m.propose_moves(theirs, now, tight);
       REQUIRE(std::vector<fleet::move>(moves.begin(), moves.end()) == expected);
       for (const fleet::move& x : moves) {
-        // Nobody goes back within its rest.
+        // No request goes back within its rest.
         const auto last = went.find({x.request, x.from});
         if (last != went.end()) REQUIRE(now - last->second >= 3);
         went[{x.request, x.to}] = now;

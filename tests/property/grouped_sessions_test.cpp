@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Sessions of several turns, on a model of full attention and a window. A pool that holds what all sessions keep, and a
-// chunk besides, finds in each turn all of the earlier one, as full attention alone does in a pool of its own size.
+// Sessions of several turns, on a model of full attention and a window. The pool holds what all sessions keep, and a
+// chunk besides. It finds in each turn all of the earlier one, as full attention alone does in a pool of its own size.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/by_session.hpp>
@@ -49,8 +49,8 @@ struct world {
   std::vector<visit> visits;
   std::int64_t window = 0;
   std::int64_t budget = 0;
-  std::int64_t full_blocks = 0;    ///< Of all sessions in the end.
-  std::int64_t window_blocks = 0;  ///< Of all their windows.
+  std::int64_t full_blocks = 0;    ///< Blocks of all sessions in the end.
+  std::int64_t window_blocks = 0;  ///< Blocks of all their windows.
 };
 
 world random_world(std::uint64_t seed) {

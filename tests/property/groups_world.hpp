@@ -2,12 +2,17 @@
 #pragma once
 
 /// @file
-/// A scheduler of a model whose layers differ, and an engine that trusts it with nothing. It writes to each slot that
-/// the tables of a group name what the KV of a token would be, or the state after it, and reads all that a token looks
-/// at before it computes the next: a block that a window gave up too early, two rows that have one block, a prefix that
-/// a group cannot serve, a draft that was not taken back, or a copy that is missing shows as a wrong value. Plans are
-/// run when they are settled, the oldest first, so those that were made meanwhile are on top of what nobody knows yet.
-/// Beside it: who has which block, what windows may hold, and that everything ends.
+/// A scheduler of a model with different layers, and an engine that trusts it with nothing. It writes what the KV of a
+/// token would be, or the state after it, to each slot that the tables of a group name. It reads all that a token looks
+/// at before it computes the next. So each of these shows as a wrong value:
+/// - a block that a window gave up too early,
+/// - two rows that have one block,
+/// - a prefix that a group cannot serve,
+/// - a draft that was not taken back,
+/// - a copy that is missing.
+///
+/// Plans are run when they are settled, the oldest first. So plans that were made meanwhile build on results that are
+/// not known yet. It also checks which row has which block, what windows may hold, and that everything ends.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/gate/backfill.hpp>
@@ -38,13 +43,13 @@ inline std::size_t count(tokens n) { return static_cast<std::size_t>(n.count());
 inline tokens of(std::size_t n) { return tokens{static_cast<std::int64_t>(n)}; }
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return kv::detail::scramble(a * 31 + b + 7); }
 
-/// A request whose text depends on its number, and where it is on the device.
+/// A request with a text that depends on its number, and where it is on the device.
 template <std::size_t Groups>
 struct text_request : request_hook_for<order::round_robin> {
   std::uint64_t id = 0;
   std::size_t output = 1;
   std::vector<std::int32_t> text;       ///< As far as the engine has come.
-  std::vector<std::uint64_t> contents;  ///< Of the KV of each token, and of the state after it.
+  std::vector<std::uint64_t> contents;  ///< Contents of the KV of each token, and of the state after it.
   std::array<std::vector<std::uint64_t>, Groups> hashes;
 
   // Where it is on the device.
@@ -68,7 +73,7 @@ struct text_request : request_hook_for<order::round_robin> {
       kv::hash_chain(text, count(layers[g].block_size), hashes[g]);
     }
   }
-  // A slot holds a token's content, and in its low bits the epoch of whoever computed it.
+  // A slot holds a token's content, and in its low bits the epoch of the request that computed it.
   static constexpr std::uint64_t epochs = 0xffff;
   [[nodiscard]] std::uint64_t written(std::size_t position) const { return (contents[position] & ~epochs) | epoch; }
   [[nodiscard]] bool may_read(std::uint64_t kv, std::size_t position) const {
@@ -151,7 +156,7 @@ class world {
         e.blocks[g].assign(begin, t.indices.begin() + t.indptr[i + 1]);
         e.first[g] = p.tables[g].first_block[i];
         must(e.first[g] == scheduler_.tables().first_block(g, p[i].row), "the plan shows where a row begins");
-        // What is new is at the end of the row, and nobody was told of it before.
+        // What is new is at the end of the row, and was not in an earlier plan.
         const std::size_t size = scheduler_.tables().table(g).size(p[i].row);
         must(p.tables[g].new_blocks[i] <= size, "no more new blocks than there are");
       }
@@ -264,7 +269,8 @@ class world {
     r.ended_there = s == status::ok || r.ended_there;
     check();
   }
-  /// It is finished, and its blocks are being copied. After so many steps nobody waits for that any more; 0: for ever.
+  /// It is finished, and its blocks are being copied. After `steps` steps the copy is no longer waited for; 0: for
+  /// ever.
   void drain(request_type& r, std::size_t steps) {
     const std::uint32_t row = r.state().row;
     std::uint64_t ticket = 0;
@@ -418,7 +424,7 @@ class world {
     }
     must(scheduler_.store().free() == limits_.blocks - used, "free is what nobody has");
   }
-  /// Of the open plan: it has its row still, and its blocks are gone.
+  /// Whether it is a victim of the open plan: it has its row still, and its blocks are gone.
   [[nodiscard]] bool is_victim(const request_type& r) const {
     return scheduler_.can_abandon() && scheduler_.why(r) == wait_reason::preempted &&
            r.state().life == lifecycle::resident;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A model whose layers differ, and an engine that trusts the tables of its groups with nothing: it writes to each slot
-// what the KV of its token would be - or what the state after it would be - and reads all that a token looks at before
-// it computes the next. A block that a window gave up too early, two rows that have one block, a prefix that a group
-// cannot serve, or a snapshot of another sequence shows as a wrong value. Beside it the simplest ways to say which
-// prefix is the longest, what a row needs, and who has which block; and random plans that are undone.
+// A model with different layers, and an engine that trusts the tables of its groups with nothing. It writes to each
+// slot what the KV of its token would be, or what the state after it would be. It reads all that a token looks at
+// before it computes the next. So each of these shows as a wrong value:
+// - a block that a window gave up too early,
+// - two rows that have one block,
+// - a prefix that a group cannot serve,
+// - a snapshot of another sequence.
+//
+// The test also has the simplest ways to say which prefix is the longest, what a row needs, and which row has which
+// block. Random plans are undone, too.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/groups.hpp>
@@ -43,7 +48,7 @@ struct world {
   struct sequence {
     std::vector<std::int32_t> text;
     std::array<std::vector<hash>, Groups> hashes;
-    std::vector<std::uint64_t> content;  ///< Of the KV of each token, and of the state after it.
+    std::vector<std::uint64_t> content;  ///< Contents of the KV of each token, and of the state after it.
     std::uint32_t row = no_index;
     std::size_t computed = 0;
 
@@ -114,7 +119,7 @@ struct world {
     s.computed = end;
   }
 
-  /// All hashes that are known, and by whom each block is held.
+  /// All hashes that are known.
   [[nodiscard]] std::set<std::pair<std::uint64_t, std::uint64_t>> known() const {
     std::set<std::pair<std::uint64_t, std::uint64_t>> all;
     for (std::size_t i = 0; i != limits.blocks; ++i) {
@@ -225,7 +230,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
     std::vector<std::size_t> victims;
     std::vector<kv::block_copy> copies;
   };
-  // Somebody starts, goes on, or gives way.
+  // A request starts, goes on, or gives way.
   const auto make_plan = [&] {
     plan_type plan;
     const auto is_in = [&](std::size_t index) {

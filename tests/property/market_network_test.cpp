@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The market over a network that delays, duplicates, reorders, loses and is partitioned, with instances that crash and
-// restart. At every event: one owner at most, nothing lost without a crash, at most three transfers per instance and
-// one out of it, data copied only to blocks that are reserved, every token run exactly once. When the network has
-// healed everything ends and nothing is left in any table. And the checker finds protocols that are wrong.
+// restart. These hold at every event:
+// - one owner at most, and nothing lost without a crash;
+// - at most three transfers per instance and one out of it;
+// - data copied only to blocks that are reserved, every token run exactly once.
+//
+// When the network has healed everything ends and nothing is left in any table. And the checker finds protocols that
+// are wrong.
 
 #include "property/market_world.hpp"
 

@@ -2,9 +2,9 @@
 #pragma once
 
 /// @file
-/// Instances that trade requests over a bad network, crash and restart; a front end that submits again what was lost;
-/// and a checker that sees everything. An instance is a market::trader and an engine that counts: requests are run
-/// token by token, their data is copied to reserved blocks, and every token must be run exactly once.
+/// Instances that trade requests over a bad network, crash and restart. A front end submits again what was lost, and a
+/// checker sees everything. An instance is a market::trader and an engine that counts. Requests are run token by token,
+/// their data is copied to reserved blocks, and every token must be run exactly once.
 
 #include "support/network_simulator.hpp"
 
@@ -26,7 +26,7 @@ enum class mutant {
   none,
   resume_after_timeout,   ///< A source that has granted and hears nothing goes on running the request.
   forget_without_closed,  ///< A target forgets the ticket when it has sent its first acknowledgement.
-  resubmit_at_once,       ///< The front end does not wait until everyone knows of a crash.
+  resubmit_at_once,       ///< The front end does not wait until all instances know of a crash.
   resubmit_unresolved,    ///< The front end submits again what a source calls unresolved, without asking the others.
   one_incarnation,        ///< Messages from and to former incarnations are taken for current ones.
 };
@@ -34,7 +34,7 @@ enum class mutant {
 struct world_options {
   std::uint64_t seed = 1;
   std::size_t instances = 6;
-  double seconds = 60;         ///< Of trouble; then the network heals and everything must end.
+  double seconds = 60;         ///< Seconds of trouble; then the network heals and everything must end.
   double arrivals = 20;        ///< Requests per second.
   double crashes = 0.05;       ///< Per second.
   double partitions = 0.2;     ///< Per second.
@@ -148,7 +148,7 @@ class market_world {
       const auto found = me().granted.find(r);
       if (found == me().granted.end() || found->second.to != to) return w.fail("unresolved, but not granted");
       me().granted.erase(found);
-      w.risk(r, w.crashes_.size());  // it may have been granted to one who was dead already
+      w.risk(r, w.crashes_.size());  // it may have been granted to an instance that was dead already
       if (w.options_.wrong == mutant::resubmit_unresolved) w.resubmit(r);
     }
     void unsold(request_id r) noexcept {

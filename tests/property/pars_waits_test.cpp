@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who starts when under `pars`, read off the records of simulated runs and checked against its definition: the best of
-// those that wait start, nobody is overtaken after his boost, and the wait is bounded.
+// Which request starts when under `pars`, read off the records of simulated runs and checked against its definition.
+// The best of the waiting requests start, none is overtaken after its boost, and the wait is bounded.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pars.hpp>
@@ -31,8 +31,8 @@ using tessera_test::toy_cluster;
 
 constexpr double forever = std::numeric_limits<double>::infinity();
 
-/// Poisson arrivals, or all at once (behind one that keeps the instance busy while they come); outputs of 1 to 40
-/// tokens; scores that know nothing, a little, or everything, some equal and some missing.
+/// Random requests with outputs of 1 to 40 tokens. Arrivals are Poisson, or all at once, behind a request that keeps
+/// the instance busy while they come. Scores know nothing, a little, or everything; some are equal and some missing.
 std::vector<trace_row> random_rows(std::uint64_t seed, std::size_t n, double rate, double knows) {
   sim::random_engine rng{seed};
   std::vector<trace_row> rows;
@@ -75,7 +75,7 @@ std::tuple<bool, double, std::size_t> place(const trace_row& row, std::size_t id
           id};
 }
 
-/// At each moment when somebody starts: as many as there are places, and the best of those that wait.
+/// At each moment when a request starts: as many as there are places, and the best of those that wait.
 void check_starts(const std::vector<trace_row>& rows, const std::vector<request_record>& records, std::size_t batch,
                   double threshold) {
   std::vector<double> moments;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The planner against its definition: every cut at every token, every number of stages and every way to deal out the
-// instances, priced request by request.
+// The planner against its definition: every cut at every token, every number of stages, and every way to deal out the
+// instances. Each is priced request by request.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/partition/bucketed.hpp>
@@ -86,7 +86,7 @@ void check_shape(const stage_plan& plan, const std::vector<request_lengths>& sam
     std::size_t counted = 0;
     const double cost = by_definition(sample, p, s.from.count(), s.to.count(), double(s.instances), &counted);
     REQUIRE(counted == s.requests);
-    // A difference of prefix sums is as precise as the sums, whose scale is that of the sample.
+    // A difference of prefix sums is as precise as the sums, which have the scale of the sample.
     REQUIRE(s.quality + s.transfer == tessera_test::approx(cost).epsilon(1e-9).margin(scale * 1e-12));
     total += cost;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Requests whose prompts are paths of one tree come at random. Nothing is evicted, so each token of the tree is
-// computed once, however many requests begin with it, whatever the steps can take and with several plans in flight.
+// Requests come at random, with prompts that are paths of one tree. Nothing is evicted, so each token of the tree is
+// computed once, however many requests begin with it. That holds whatever the steps can take and with several plans in
+// flight.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -85,7 +86,7 @@ void run(std::uint64_t seed, std::size_t in_flight) {
       }
     }
     idle = p.empty() && plans.size() == 1 && come == all.size() ? idle + 1 : 0;
-    REQUIRE(idle < 3);  // somebody always gets on
+    REQUIRE(idle < 3);  // some request always gets on
     if (plans.size() < in_flight && below(3) != 0) continue;
     std::vector<outcome> outcomes(plans.front().size());
     for (std::size_t i = 0; i != outcomes.size(); ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Random sequences of everything that an engine may do, as in scheduler_operations_test.cpp, over prefix caches that
-// are not the default: what is evicted is another's choice, and somebody hears of it.
+// are not the default. Another policy chooses what is evicted, and a sink hears of it.
 
 #include "property/run_operations.hpp"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A model of one group, full attention, is a model without groups: two schedulers, one over a prefix cache and one over
-// `kv::groups<1>`, are told the same, and must decide the same, down to the last block of each entry, whatever comes:
-// drafts, forks, plans in flight, plans that are abandoned, requests that stand aside, are preempted or cancelled.
+// A model of one group, full attention, is a model without groups. Two schedulers, one over a prefix cache and one over
+// `kv::groups<1>`, are told the same. They must decide the same, down to the last block of each entry. They get drafts,
+// forks, plans in flight, plans that are abandoned, and requests that are parked, preempted or cancelled.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/gate/backfill.hpp>
@@ -42,8 +42,8 @@ struct grouped_request : request_hook_for<order::round_robin> {
   [[nodiscard]] std::array<std::span<const std::uint64_t>, 1> prefix_hashes() const noexcept { return {hashes}; }
 };
 
-/// Of one who is refused again, one may remember that there were no blocks, where the other looks again and finds that
-/// the admission policy holds it back.
+/// When a request is refused again, one scheduler may remember that there were no blocks. The other looks again and
+/// finds that the admission policy holds it back.
 wait_reason reason(wait_reason r) { return r == wait_reason::held_back ? wait_reason::no_blocks : r; }
 
 /// What a plan says, in numbers.

@@ -2,7 +2,7 @@
 #pragma once
 
 /// @file
-/// Two instances, and whatever an engine may do to them, decided by a source of numbers: a seeded generator in the
+/// Two instances, and whatever an engine may do to them. A source of numbers decides it: a seeded generator in the
 /// property tests, the input in the fuzz target.
 
 #include "property/scheduler_world.hpp"
@@ -343,7 +343,7 @@ class scheduler_operations {
       case 1:
       case 7:
       case 3: {
-        // Of those who wait, if somebody does: they are few.
+        // One of the waiting requests, if there are any: they are few.
         text_request* q = &r;
         for (text_request* other : w.live()) {
           if (other->state().life == lifecycle::waiting && q->state().life != lifecycle::waiting) q = other;
@@ -375,7 +375,7 @@ class scheduler_operations {
   void suspend_or_resume(world& w) {
     if (w.live().empty()) return;
     text_request& r = any(w);
-    // Half of those who resume can be any, to be refused.
+    // Half of the requests to resume can be any, to be refused.
     if (r.state().life == lifecycle::suspended ? below(8) != 0 : below(8) == 0) {
       resumed_ += !w.open() && r.state().life == lifecycle::suspended;
       w.resume(r);
@@ -420,7 +420,7 @@ class scheduler_operations {
       return;
     }
     must(s == status::queue_full || s == status::never_fits, "only the limits refuse an adopted request");
-    ++r->ended;  // nobody wants it
+    ++r->ended;  // it is not wanted
   }
 
   void plan(world& w, const step_limits& step) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit:
-// what must hold at any moment holds, everything ends once, nothing is left, the same calls give the same plans, and
-// an abandoned plan leaves no trace. With one plan in flight, and with up to four; and with requests that stand aside,
-// KV that arrives late, in part or never, and copies that are done late or never.
+// Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit.
+// What must hold at any moment holds, everything ends once, and nothing is left. The same calls give the same plans,
+// and an abandoned plan leaves no trace. With one plan in flight, and with up to four. With parked requests, KV that
+// arrives late, in part or never, and copies that are done late or never.
 
 #include "property/seeded_operations.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who computes what in each step, against a textbook simulation that counts blocks and sorts everything anew.
+// What each request computes in each step, against a textbook simulation that counts blocks and sorts everything anew.
 
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
@@ -232,7 +232,7 @@ TEST_CASE("victims are chosen as the textbook does: ranked, ageing included") {
   compare<order::ranked<>, preempt::least_lost>(rule::shortest, 150);
 }
 
-// Among those who wait for a reader there is a choice, among those who outrank each other there is none.
+// There is a choice among requests that wait for a reader, and none among requests that outrank each other.
 TEST_CASE("victims are chosen as the textbook does: paced, ageing included") {
   compare<order::paced<reader>, preempt::least_lost>(rule::readers, 15);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Refusals that are remembered change no plan: with and without them, the same plans over random sequences of
-// operations, for all orders, stores and gates. Nobody looks meanwhile, so nobody ages but by the plans themselves.
+// operations, for all orders, stores and gates. The test does not look meanwhile, so no request ages except by the
+// plans themselves.
 
 #include "property/seeded_operations.hpp"
 

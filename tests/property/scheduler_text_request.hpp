@@ -100,7 +100,7 @@ struct text_request : text_hook {
     return contents[position];
   }
 
-  // A slot holds a token's content, and in its low bits the epoch of whoever computed it.
+  // A slot holds a token's content, and in its low bits the epoch of the request that computed it.
   static constexpr std::uint64_t epochs = 0xffff;
   [[nodiscard]] std::uint64_t written(std::size_t position, std::uint64_t in_epoch) {
     return (content(position) & ~epochs) | in_epoch;
@@ -147,7 +147,7 @@ struct any_victim : any_preempt {
         .loss(r, v);
   }
 };
-/// Says that victims are chosen. Nobody passes who lacks blocks.
+/// Says that victims are chosen. No request passes one that lacks blocks.
 struct chosen_victims : gate::in_line {};
 template <class Gate>
 inline constexpr bool chooses_victims = std::same_as<Gate, chosen_victims>;

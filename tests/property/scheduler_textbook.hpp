@@ -44,8 +44,9 @@ struct task {
 /// Tokens that a reader reads in a second, and seconds for a token that is expected.
 inline constexpr double reading_speed = 1;
 inline constexpr double pace = 0.75;
-/// What is expected of one that has generated so many; and how many times the first of it counts at most, where the
-/// output of a token is not more than twice as long as one request's.
+/// Output that is expected of a request that has generated `generated` tokens. An updated expectation counts for at
+/// most `revised` times the first one. That is if the output that a token belongs to is, in the mean, at most twice as
+/// long as a request's.
 inline constexpr std::int64_t expected_of(double score, std::int64_t generated) {
   return static_cast<std::int64_t>(score) + 2 * generated;
 }
@@ -81,7 +82,7 @@ struct settings {
 inline constexpr double linear = 0.25;
 inline constexpr double quadratic = 0.03125;
 
-/// The textbook: one list, sorted by who goes first.
+/// The textbook: one list, sorted by which request goes first.
 class textbook {
  public:
   explicit textbook(const settings& s) : s_{s} {}
@@ -151,7 +152,7 @@ class textbook {
     }
     const auto sorted = [this](const task* a, const task* b) { return key(*a) < key(*b); };
     std::sort(residents.begin(), residents.end(), sorted);
-    // Who makes up for KV that was dropped goes first.
+    // A request that makes up for KV that was dropped goes first.
     std::stable_partition(residents.begin(), residents.end(), [](const task* t) { return t->restarted; });
     std::sort(waiting.begin(), waiting.end(), sorted);
     step out;
@@ -173,7 +174,7 @@ class textbook {
     const auto evict_last = [&] {
       const auto begin = residents.begin();
       const auto end = begin + static_cast<std::ptrdiff_t>(kept);
-      // Those that may be chosen: a run at the end, of whom none would take the place of the last one.
+      // Requests that may be chosen: a run at the end, in which none would take the place of the last one.
       auto first = end - 1;
       while (first != begin + static_cast<std::ptrdiff_t>(next) &&
              end - first < static_cast<std::ptrdiff_t>(s_.window) && !(*(end - 1))->restarted &&
@@ -197,19 +198,19 @@ class textbook {
       out.evicted.push_back(v.id);
     };
     std::size_t started = 0;
-    // Those whose turn is to come, and who have one token of the budget before a prompt has the rest.
+    // Requests with a turn still to come. Each has one token of the budget before a prompt has the rest.
     const auto owed = [&](const task& t) {
       return static_cast<std::size_t>(std::count_if(
           residents.begin() + static_cast<std::ptrdiff_t>(next), residents.begin() + static_cast<std::ptrdiff_t>(kept),
           [&t](const task* q) { return q->restarted || q->priority >= t.priority; }));
     };
-    std::int64_t promised = 0;  // to those who compute their prompts, of whom had their turn
+    std::int64_t promised = 0;  // to requests that had their turn and compute their prompts
     while (out.decode.size() + out.prefill.size() < max_batch && budget > 0) {
       task* r = next < kept ? residents[next] : nullptr;
       task* w = open && !waiting.empty() ? waiting.front() : nullptr;
       const bool outranks = w != nullptr && r != nullptr && displaces(*w, *r);
       if (w == nullptr && r == nullptr) break;
-      // What is free, and what would be if all whose turn has not come were evicted.
+      // What is free, and what would be if all requests that have not had their turn were evicted.
       const auto could_be_free = [&] {
         std::int64_t n = free();
         for (std::size_t i = next; i != kept; ++i) n += residents[i]->held;
@@ -226,13 +227,13 @@ class textbook {
         }
         const bool row = kept + started + suspended < s_.residents;
         if (!row && next == kept) go = false;
-        // Nobody starts who ranks behind one that had to go.
+        // No request starts that ranks behind one that had to go.
         for (std::size_t i = kept; i != residents.size(); ++i) go = go && !(key(*residents[i]) < key(*w));
         if (!go) {
           open = false;
           continue;
         }
-        // The chunk is cut before anybody gives way to it.
+        // The chunk is cut before any request gives way to it.
         w->computed = 0;
         const std::int64_t chunk = chunk_of(*w, owed(*w), max_batch, budget, out);
         const std::int64_t need = s_.by_chunk && !w->restarted ? blocks_of(chunk) : whole;
@@ -294,7 +295,8 @@ class textbook {
   }
 
  private:
-  /// Requests come by a clock that goes by the eighth power of the part of those who are there that have begun.
+  /// Requests come by a clock with `rate = (running / (running + waiting))^8`, at least 0.01. A request counts as
+  /// running once it has begun.
   [[nodiscard]] double rate() const {
     double begun = 1;
     double waits = 0;
@@ -325,7 +327,7 @@ class textbook {
     t.held_until = std::numeric_limits<double>::infinity();
     t.due = due_at(t, t.length == t.prompt ? static_cast<double>(expected_of(t.score, 0)) : expected_now(t));
   }
-  /// Of one without a reader: whether it has been given nothing for too long.
+  /// Looks at a request without a reader: whether it has been given nothing for too long.
   void look(task& t, double now) {
     if (!reads() || t.level != 1 || now < t.look_at) return;
     const bool has_begun = t.length > t.prompt;
@@ -385,7 +387,7 @@ class textbook {
     }
     if (level >= r.level || (level == 1 && w.answering)) return false;
     if (level == 1 && r.level == 2) {
-      // Whoever is here waits for the copies.
+      // All live requests wait for the copies.
       const auto here = std::count_if(all_.begin(), all_.end(), [](const task& t) { return !t.done; });
       const double cost = s_.move_pace * static_cast<double>(w.length) * static_cast<double>(here);
       if (r.boost_at - heard_ < cost) {
@@ -396,8 +398,8 @@ class textbook {
     return true;
   }
   [[nodiscard]] bool reads() const { return s_.how == rule::readers || s_.how == rule::due; }
-  /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, one that nobody reads yet
-  /// is where reasoning is.
+  /// Reasoning, or an answer that is calm until its reader is about to run dry. By due times, an answer that has no
+  /// reader yet is where reasoning is.
   void take_place(task& t) const {
     t.used = 0;
     const bool early = !t.answering || (s_.how == rule::due && t.length == t.prompt);
@@ -416,7 +418,7 @@ class textbook {
   }
   [[nodiscard]] bool samples(const share& e) const { return e.first + e.count == all_[e.id].length; }
 
-  /// `behind`: residents whose turn is still to come; each that the batch has a place for keeps a token of the budget.
+  /// `behind`: residents with a turn still to come. Each of them with a place in the batch keeps a token of the budget.
   static std::int64_t chunk_of(const task& t, std::size_t behind, std::size_t max_batch, std::int64_t budget,
                                const step& out) {
     const std::size_t places = max_batch - out.decode.size() - out.prefill.size() - 1;
@@ -501,7 +503,7 @@ class textbook {
   std::size_t stalled_ = 0, patient_ = 0;
   mutable std::size_t spared_ = 0;
   double clock_ = 0, heard_ = -1;
-  double mean_prompt_ = 0, mean_of_all_ = 0, count_ = 0, came_last_ = 0;  ///< Of the last thousand.
+  double mean_prompt_ = 0, mean_of_all_ = 0, count_ = 0, came_last_ = 0;  ///< Over the last thousand.
 };
 
 }  // namespace tessera_test::scheduler_textbook

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Victims that are chosen among the last few, in random sequences of everything that an engine may do: what must hold
-// holds, an abandoned plan leaves no trace, and refusals that are remembered change no plan. Whom a scheduler chooses
-// is compared with a textbook in scheduler_reference_test.cpp.
+// Victims that are chosen among the last few, in random sequences of everything that an engine may do. What must hold
+// holds, an abandoned plan leaves no trace, and refusals that are remembered change no plan. A textbook in
+// scheduler_reference_test.cpp checks which victims a scheduler chooses.
 
 #include "property/run_operations.hpp"
 

@@ -3,14 +3,17 @@
 
 /// @file
 /// A scheduler and an engine that trusts it with nothing: `scheduler_world` passes every call on and compares what
-/// comes back with what must hold. The engine has memory: it writes what the KV of each token would be to the slots
-/// that the block tables name, copies blocks to and from host memory as it is told, and reads everything a request
-/// needs before each step. A block that two requests own, a copy too few or in the wrong order, a position that is
-/// skipped or a prefix that is not equal shows as a wrong value.
+/// comes back with what must hold. The engine has memory. It writes what the KV of each token would be to the slots
+/// that the block tables name. It copies blocks to and from host memory as it is told. It reads everything a request
+/// needs before each step. So each of these shows as a wrong value:
+/// - a block that two requests own,
+/// - a copy too few or in the wrong order,
+/// - a position that is skipped,
+/// - a prefix that is not equal.
 ///
-/// It runs plans in their order, and some time after they were made: what a request has come to on the device is known
-/// here before the scheduler hears of it. Where drafts were refused by a plan that was not settled when the next one
-/// was made, it goes on from where the request really is.
+/// It runs plans in their order, and some time after they were made. What a request has come to on the device is known
+/// here before the scheduler hears of it. A plan may refuse drafts and not be settled when the next one is made. Then
+/// it goes on from where the request really is.
 ///
 /// A broken promise is a `broken` exception, so that the same checks serve tests and fuzz targets.
 
@@ -73,7 +76,7 @@ class scheduler_world {
   [[nodiscard]] std::size_t demotions() const { return demotions_; }
   /// Deadlines that have passed.
   [[nodiscard]] std::size_t late() const { return late_; }
-  /// Nothing is looked at but what becomes part of the digest: faster, and nobody ages because somebody looks.
+  /// Nothing is looked at except what becomes part of the digest: faster, and no request ages because the test looks.
   void look_away() { looks_ = false; }
 
   status submit(text_request& r, time_point now);
@@ -88,7 +91,7 @@ class scheduler_world {
   void suspend(text_request& r);
   void resume(text_request& r);
 
-  /// A parked request keeps blocks, progress and place, and holds nobody up.
+  /// A parked request keeps blocks, progress and place, and holds up no other.
   status park(text_request& r, time_point deadline, park_end at_deadline);
   status ready(text_request& r);
 
@@ -101,9 +104,9 @@ class scheduler_world {
   /// A request leaves, or is finished, and a copy of its blocks is not done.
   status drain(text_request& r, bool is_finished, time_point deadline);
   [[nodiscard]] std::size_t copies_out() const { return copies_out_.size(); }
-  /// The copy is done: until now nobody has written to its blocks.
+  /// The copy is done: until now its blocks were not written to.
   void drained(std::size_t i);
-  /// Those whose KV is on its way, ended ones included.
+  /// Requests with KV on its way, ended ones included.
   [[nodiscard]] std::vector<text_request*> loading_ones() const;
 
   /// Its priority is another.
@@ -132,7 +135,7 @@ class scheduler_world {
   /// What holds at any moment.
   void check();
 
-  /// Nothing may be left when everybody has gone.
+  /// Nothing may be left when all requests have gone.
   void check_empty();
 
  private:
@@ -159,7 +162,7 @@ class scheduler_world {
   {
     return r.state().sequence;
   }
-  /// The order among residents: who had to start anew, everybody else, guests.
+  /// The order among residents: requests that had to start anew, all others, backfilled requests.
   [[nodiscard]] bool before(const text_request& a, const text_request& b) const {
     const auto rank = [](const text_request& r) { return r.state().restarted ? 0 : r.state().guest ? 2 : 1; };
     return rank(a) != rank(b) ? rank(a) < rank(b) : order_.before(a, b);
@@ -167,7 +170,7 @@ class scheduler_world {
   [[nodiscard]] bool displaces(const text_request& waiting, const text_request& resident) const {
     return !resident.state().restarted && (resident.state().guest || order_.displaces(waiting, resident));
   }
-  /// Those who wait, in the order in which they are served. Looking makes those age whose turn has come.
+  /// Waiting requests, in the order in which they are served. Looking makes requests age when their turn has come.
   [[nodiscard]] std::vector<text_request*> in_line() {
     using queue_type = std::remove_cvref_t<decltype(scheduler_.waiting())>;
     auto& queue = const_cast<queue_type&>(scheduler_.waiting());
@@ -192,10 +195,10 @@ class scheduler_world {
   /// A plan that was made and not settled.
   struct flight {
     plan_type plan;
-    std::vector<std::vector<kv::block_id>> rows{};      ///< Of its tables, as they were when it was made.
+    std::vector<std::vector<kv::block_id>> rows{};      ///< Rows of its tables, as they were when it was made.
     std::vector<std::int64_t> expected{};               ///< What its requests expected of the plans before it.
-    std::vector<std::uint64_t> epochs{};                ///< Theirs, when it was made.
-    std::vector<text_request*> copied{};                ///< Whose last blocks it copies.
+    std::vector<std::uint64_t> epochs{};                ///< Epochs of its requests, when it was made.
+    std::vector<text_request*> copied{};                ///< Requests with last blocks that it copies.
     std::vector<std::vector<std::uint64_t>> fetched{};  ///< What it fetches.
     std::vector<outcome> outcomes{};
     std::size_t preempted_meanwhile = 0;
@@ -222,7 +225,7 @@ class scheduler_world {
   [[nodiscard]] static bool is_loading(const text_request& r) {
     return r.state().life == lifecycle::suspended && r.state().loads;
   }
-  /// Blocks whose copy is not done.
+  /// Blocks with a copy that is not done.
   struct copy_out {
     std::uint64_t ticket = 0;
     std::uint32_t row = no_index;
@@ -239,7 +242,7 @@ class scheduler_world {
   [[nodiscard]] bool is_here(const text_request& r) const {
     return std::find(live_.begin(), live_.end(), &r) != live_.end();
   }
-  /// What those who compute their prompts have yet to take.
+  /// Blocks that requests which compute their prompts have yet to take.
   [[nodiscard]] std::int64_t promised() const {
     std::int64_t n = 0;
     for (std::size_t i = 0; i != plan_.size(); ++i) {
@@ -249,7 +252,7 @@ class scheduler_world {
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
     if (step_.prefill_budget == tokens{}) return n;
-    for (const text_request* r : scheduler_.residents()) {  // whose prompts go on in a later step
+    for (const text_request* r : scheduler_.residents()) {  // prompts that go on in a later step
       const auto& s = r->state();
       if (scheduler_.why(*r) != wait_reason::budget_spent || s.reach() - s.computed == tokens{1}) continue;
       n += std::max<std::int64_t>(
@@ -308,13 +311,14 @@ class scheduler_world {
     return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
   }
 
-  /// No more adapters than slots, and images than room, whoever holds blocks or is about to.
+  /// No more adapters than slots, and images than room, among requests that hold blocks or are about to.
   void check_adapters();
 
   void check_plan();
 
-  /// One that outranks nobody is refused when all others have had their turn: what there is now is what there was then,
-  /// but for lookahead. It was refused rightly if it would be refused with every block of its prefix that there is.
+  /// A request that outranks none is refused when all others have had their turn. What there is now is what there was
+  /// then, except for lookahead. It was refused rightly if it would be refused with every block of its prefix that
+  /// there is.
   void check_refusal(const text_request& r, std::size_t victims, std::size_t started, std::int64_t kept_for_held);
 
   /// Whether a prompt that begins as that of `r` is being computed for one that ranks before it.
@@ -341,7 +345,7 @@ class scheduler_world {
   std::vector<copy_out> copies_out_;
   std::size_t late_ = 0;
   std::vector<ending> ending_;
-  std::vector<std::uint32_t> left_rows_;  ///< Of those who left while the plan could be.
+  std::vector<std::uint32_t> left_rows_;  ///< Rows of requests that left while the plan could be abandoned.
   std::uint64_t digest_ = 0;
   std::uint64_t epoch_ = 0;  ///< How often prefixes have been forgotten.
 };

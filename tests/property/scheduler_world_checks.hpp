@@ -63,7 +63,7 @@ void scheduler_world<Order, BlockStore, Gate>::check() {
     must(r->state().expected == expected && r->state().length == r->length, "what is in flight is expected");
   }
 
-  // Whose are the blocks?
+  // Which row has which block?
   std::vector<std::uint32_t> owners(limits_.blocks);
   std::size_t rows = 0;
   const auto own = [&](std::uint32_t row) {
@@ -245,7 +245,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   must(started <= step_.max_starts, "no more start than are wanted");
   must(sum + drafts <= step_.token_budget || may_exceed, "the step is within its budget");
   for (const auto list : {plan_.decode, plan_.prefill}) {
-    // Who displaces a resident goes first, others wait for their turn behind all residents.
+    // A waiting request that displaces a resident goes first. Others wait for their turn behind all residents.
     for (std::size_t i = 1; i < list.size(); ++i) {
       const text_request &a = *list[i - 1].request, &b = *list[i].request;
       if (waits(a) && waits(b)) must(screens<Gate> || order_.before(a, b), "a plan is in rank order");
@@ -312,7 +312,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
     must(entry.count(t.request) == 1 && t.request->state().swapped, "who was adopted is fetched");
   }
 
-  // Who has to wait for whom: residents and waiting requests in the order in which they have their turn.
+  // Which requests wait for which: residents and waiting requests in the order in which they have their turn.
   std::vector<text_request*> turn;
   const std::vector<text_request*> line = in_line();
   auto w = line.begin();
@@ -368,8 +368,8 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
       must(why == wait_reason::stalled, "who has outgrown the limits knows");
       must(outgrown.count(r) == 1 || full || nobody_starts || gated || outgrown.size() == limits_.residents,
            "who has outgrown the limits is told");
-      // Its turn had not come when the step was full: then it is the one that the others are behind.
-      // Unless the list of those who are told is full: then nobody can see whether its turn had come.
+      // Its turn had not come when the step was full: then it is the one that the others are behind. The list of
+      // requests that are told may be full: then it is unknown whether its turn had come.
       const bool untold = waits(*r) && outgrown.count(r) == 0;
       if (untold && outgrown.size() != limits_.residents) nobody_starts = true;
       if (untold && full) perhaps_behind = true;
@@ -377,7 +377,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
     }
     must(outgrown.count(r) == 0, "only who has outgrown the limits is told so");
     if (waits(*r)) {
-      // It may rank behind the first who cannot start, if that was asked again after others had started.
+      // It may rank behind the first that cannot start, if that was asked again after others had started.
       if (why == wait_reason::gated) {
         must(screens<Gate>, "only a gate that screens skips");
         perhaps_behind = gated = true;
@@ -427,7 +427,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
       nobody_starts = true;
     } else if (prefill_spent && r->state().reach() - r->state().computed > tokens{1} &&
                why == wait_reason::budget_spent) {
-      continue;  // and those who decode go on
+      continue;  // and decoding requests go on
     } else {
       must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
            "a resident waits for its turn");
@@ -437,8 +437,8 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   must(
       n != 0 || !loads.empty() || gated || turn.empty() || outgrown.size() != 0 || nobody_starts || flights_.size() > 1,
       "an idle step has a reason");
-  // Somebody always gets on. One who has outgrown the limits may be in the way: that is for the engine to end. One
-  // that the gate has deferred may find no room after those whose turn it was.
+  // Some request always gets on. A request that has outgrown the limits may be in the way: that is for the engine to
+  // end. A request that the gate has deferred may find no room after those that had their turn.
   const bool may_be_deferred = screens<Gate> && !turn.empty() && waits(*turn.front()) && (started != 0 || list_is_full);
   if (flights_.size() == 1 && !may_be_deferred && !turn.empty() && turn.front()->state().length <= limits_.longest() &&
       suspended == 0 && (!waits(*turn.front()) || step_.max_starts != 0) &&

@@ -129,7 +129,7 @@ void scheduler_world<Order, BlockStore, Gate>::launch() {
   }
   for (std::size_t i = 0; i != f.plan.size(); ++i) {
     text_request& r = *f.plan[i].request;
-    // Who starts with nothing of its own has what is known now.
+    // A request that starts with nothing of its own has what is known now.
     if (waits(r) && r.in_transit.empty() && r.host_ids.empty()) r.epoch = epoch_;
     if (waits(r) && count(f.plan[i].first) <= r.state().shared_blocks * block_size_) r.epoch = epoch_;
     for (const kv_transfer<text_request>& t : f.plan.swap_in) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// First come, first served with recomputation and a prefix cache, beside a scheduler as a textbook has it: an
+// First come, first served with recomputation and a prefix cache, next to a scheduler as a textbook has it. That is an
 // independent, plain version that keeps lists and looks at everything in each step. The plain one has the rules of the
-// V1 scheduler of vLLM: those who run go first, in order, and the last of them is dropped when a block is lacking; then
-// those who wait start, in order, until one does not fit. It also holds back a prompt whose next block another computes
-// in the same step, and lets others pass it.
+// V1 scheduler of vLLM. Running requests go first, in order, and the last of them is dropped when a block is lacking.
+// Then waiting requests start, in order, until one does not fit. It also holds back a prompt with a next block that
+// another request computes in the same step, and lets others pass it.
 //
-// The two are alike, not equal. The plain one takes blocks of a prompt chunk by chunk and starts who fits by the first
-// chunk; `fcfs` starts who fits as a whole, and gives a request that was dropped all of its blocks at once. So it
-// preempts less, and steps, tokens and times must agree within a bound where memory is short, and to the letter where
-// it is not.
+// The two are alike, not equal. The plain one takes blocks of a prompt chunk by chunk and starts a request that fits by
+// its first chunk. `fcfs` starts a request that fits as a whole, and gives a request that was dropped all of its blocks
+// at once. So it preempts less. Steps, tokens and times must agree within a bound where memory is short, and to the
+// letter where it is not.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/prefix_cache.hpp>

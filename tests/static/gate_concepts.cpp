@@ -32,7 +32,7 @@ struct archetype {
 static_assert(gate_policy<archetype, request>);
 static_assert(!gate_policy<archetype, other_request>);
 
-// (1) passes. If nobody ever may, nothing else is asked for.
+// (1) passes. If no request ever may, nothing else is asked for.
 struct closed {
   static constexpr bool passes = false;
 };
@@ -127,7 +127,7 @@ static_assert(!gate_policy<says_it_in_words, request> && !gate_policy<throws_a_c
 static_assert(detail::gate_has_classes<gate::adapter_slots, full_request> &&
               detail::gate_has_classes<gate::fair_tenants, full_request> &&
               detail::gate_has_classes<gate::tenant_deficits, full_request>);
-// Who does not screen, or sees no classes, has the plain queue.
+// A gate that does not screen, or sees no classes, has the plain queue.
 static_assert(!detail::gate_has_classes<gate::in_line, full_request> &&
               !detail::gate_has_classes<gate::backfill, full_request> &&
               !detail::gate_has_classes<gate::groups, full_request> &&

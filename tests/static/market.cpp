@@ -80,7 +80,7 @@ static_assert(std::is_trivially_copyable_v<message> && std::is_standard_layout_v
 static_assert(sizeof(message) == 80);
 static_assert(std::is_trivially_copyable_v<transfer>);
 
-// A trader stays where it is; its storage is known at compile time; any clock will do.
+// A trader stays where it is. Its storage is known at compile time, and any clock will do.
 static_assert(!std::is_copy_constructible_v<trader<>> && !std::is_move_constructible_v<trader<>>);
 static_assert(trader<>::required_bytes({.instances = 4, .offers = 2, .purchases = 2}) <
               trader<>::required_bytes({.instances = 64, .offers = 2, .purchases = 2}));

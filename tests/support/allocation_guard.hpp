@@ -25,8 +25,8 @@ struct heap_traffic {
 /// What this thread has done so far, outside of `allow_allocation` scopes.
 [[nodiscard]] heap_traffic traffic() noexcept;
 
-/// Counts from its construction on. The count is live: a check between two others may itself allocate (Catch2 does when
-/// a check fails or INFO is used), so read the number first if more follows.
+/// Counts from its construction on. The count is live: a check between two others may itself allocate. Catch2 does when
+/// a check fails or INFO is used. So read the number first if more follows.
 class no_allocation {
  public:
   no_allocation() noexcept : start_{traffic()} {}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The main function of the death tests.
-//   NAME           runs the case; returning from it is an error
-//   --list         prints the names, one a line
-//   --check NAME   runs the case in a child process and checks how it died
-//   --check-all    the same for every case
+//
+//     NAME           runs the case; returning from it is an error
+//     --list         prints the names, one a line
+//     --check NAME   runs the case in a child process and checks how it died
+//     --check-all    the same for every case
 
 #include "support/death.hpp"
 

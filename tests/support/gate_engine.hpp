@@ -12,8 +12,8 @@
 
 namespace tessera_test {
 
-/// Runs the steps of a scheduler with a gate, first come, first served; says who starts in each. A request ends when it
-/// has generated so many tokens as its member `output` says.
+/// Runs the steps of a scheduler with a gate, first come, first served; says which requests start in each. A request
+/// ends when it has generated `output` tokens (its member).
 template <class Request, class Gate>
 struct gate_engine {
   using scheduler_type =
@@ -22,7 +22,7 @@ struct gate_engine {
   gate_engine(const tessera::scheduler_limits& l, const Gate& gate)
       : storage{tessera::storage_for<scheduler_type>(l)}, scheduler{storage, {.gate = gate}} {}
 
-  /// Those who start in it, in order.
+  /// The requests that start in it, in order.
   std::vector<Request*> plan(const tessera::step_limits& l = {}) {
     p = scheduler.plan(tessera::time_point{}, l);
     std::vector<Request*> started;

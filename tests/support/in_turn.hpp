@@ -10,8 +10,8 @@
 
 namespace tessera_test {
 
-/// Whose turn it is, in words of its own: of the `equals`, in rising order, the first that is not before `next`, or the
-/// first of all; the next turn begins behind it. `nowhere` of none.
+/// Round-robin, in words of its own. Returns the first of the `equals`, in rising order, that is not before `next`, or
+/// the first of all. The next turn begins behind it. `nowhere` if there are none.
 inline std::size_t in_turn(const std::vector<std::size_t>& equals, std::size_t& next) {
   if (equals.empty()) return tessera::placement::nowhere;
   std::size_t chosen = equals.front();

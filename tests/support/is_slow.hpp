@@ -3,8 +3,8 @@
 
 namespace tessera_test {
 
-/// Whether this build takes many times as long to run as an optimised one: then the longest random tests try fewer
-/// seeds, of which the optimised build tries all.
+/// Whether this build takes many times as long to run as an optimised one. Then the longest random tests try fewer
+/// seeds; the optimised build tries all of them.
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr bool is_slow = true;
 #elif defined(__has_feature)

@@ -19,7 +19,7 @@
 #include <vector>
 
 /// @file
-/// An engine whose answers are read: requests reason and answer, and their readers' QoE is kept.
+/// An engine with readers: requests reason and answer, and their readers' QoE is kept.
 
 namespace tessera_test {
 

@@ -5,7 +5,7 @@
 
 namespace {
 
-/// A port whose engine is elsewhere: a ring of messages and a few numbers.
+/// A port for an engine that is elsewhere: a ring of messages and a few numbers.
 struct ring {
   tessera::market::message sent[64];
   std::size_t next = 0;

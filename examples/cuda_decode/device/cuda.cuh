@@ -127,7 +127,7 @@ inline void stream::wait(const event& e) {
   detail::check(cudaStreamWaitEvent(native(), e.native(), 0), "cudaStreamWaitEvent");
 }
 
-/// Of two events that were reached.
+/// Seconds between two events that were reached.
 [[nodiscard]] inline double seconds_between(const event& a, const event& b) {
   float milliseconds = 0;
   detail::check(cudaEventElapsedTime(&milliseconds, a.native(), b.native()), "cudaEventElapsedTime");
@@ -282,8 +282,8 @@ class blas {
  private:
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
-  // cuBLAS counts by columns: our row-major y is its n x m matrix of leading dimension n, w its k x n, x its k x m one.
-  // So y' = w'^T x' there.
+  // cuBLAS counts by columns. Our row-major y is its n x m matrix of leading dimension n. Our w is its k x n matrix,
+  // our x its k x m one. So y' = w'^T x' there.
   void multiply(stream& s, const bf16* x, const bf16* w, void* y, cudaDataType_t type, int m, int n, int k) {
     if (m < 0 || n < 0 || k < 0) throw device_error{"a matrix product of a negative size"};
     if (s.native() != stream_) throw device_error{"a matrix product on another stream than that of its workspace"};

@@ -26,9 +26,9 @@
 #include <vector>
 
 /// @file
-/// A device on the host, for machines without one and for tests that no device can offer. Streams do nothing until
-/// somebody waits for them, or take their turns at random, so that a missing wait, memory of the host that is changed
-/// too early or a result that is read too soon shows, every time. One thread of the host.
+/// A device on the host, for machines without one and for tests that no device can offer. Streams do nothing until they
+/// are waited for, or take their turns at random. So a missing wait, host memory that is changed too early or a result
+/// that is read too soon shows, every time. One thread of the host.
 
 namespace cuda_decode::device {
 
@@ -38,7 +38,7 @@ namespace emulation {
 
 /// When streams do their work.
 enum schedule {
-  lazy,    ///< When somebody waits for it, and then no more than that. The default.
+  lazy,    ///< When it is waited for, and then no more than that. The default.
   eager,   ///< At once.
   random,  ///< In any order that events permit, and blocks and warps of kernels in any order as well.
 };
@@ -91,7 +91,7 @@ class machine {
       return;
     }
     q.pending.push_back(std::move(op));
-    // What goes wrong now is reported to who waits, as a device does.
+    // What goes wrong now is reported to the next wait, as a device does.
     if (schedule_ == eager) {
       quietly([&] { drain(q); });
     } else if (schedule_ == random) {
@@ -192,7 +192,7 @@ class machine {
     try {
       f();
     } catch (...) {
-      if (failure_ == nullptr) failure_ = std::current_exception();  // for who waits next
+      if (failure_ == nullptr) failure_ = std::current_exception();  // for the next wait
     }
   }
 
@@ -230,7 +230,7 @@ class machine {
     try {
       if (op.run) op.run();
     } catch (...) {
-      // Nothing more is done; but nobody shall wait for ever.
+      // Nothing more is done; but no wait may last for ever.
       for (queue* const each : queues_) {
         for (const operation& dropped : each->pending) reach(dropped);
         each->pending.clear();
@@ -315,7 +315,7 @@ inline void stream::wait(const event& e) {
   if (e.last_ != nullptr) emulation::the_machine.enqueue(*queue_, {nullptr, e.last_, nullptr});
 }
 
-/// Of two events that were reached.
+/// Seconds between two events that were reached.
 [[nodiscard]] inline double seconds_between(const event& a, const event& b) {
   if (a.last_ == nullptr || b.last_ == nullptr) throw device_error{"time of an event that was not recorded"};
   if (!a.last_->done || !b.last_->done) throw device_error{"time of an event that was not reached"};

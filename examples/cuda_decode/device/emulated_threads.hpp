@@ -38,8 +38,8 @@
 /// @file
 /// The threads of a kernel on the host, and CUDA's types and variables; its functions are in emulated_functions.hpp.
 /// Blocks run one after the other, the threads of a block are fibers that take turns at barriers and warp collectives.
-/// What would hang or be undefined on a device is a `device_error` here: a barrier that some threads do not reach, a
-/// collective that lanes do not agree about.
+/// What would hang or be undefined on a device is a `device_error` here. Examples: a barrier that some threads do not
+/// reach, a collective that lanes do not agree about.
 
 #define __global__
 #define __device__
@@ -50,7 +50,7 @@
 /// Before a loop that nvcc shall unroll.
 #define CUDA_DECODE_UNROLL
 
-// Shared memory is static. clang can put all of it in one section, which is filled with NaN before each block; g++ has
+// Shared memory is static. With clang all of it is in one section, which is filled with NaN before each block. g++ has
 // no sections for templates' variables. With AddressSanitizer its guards between variables are worth more.
 #if defined(__clang__) && defined(__ELF__) && !defined(CUDA_DECODE_ASAN)
 #  define CUDA_DECODE_FILLS_SHARED 1
@@ -104,9 +104,9 @@ inline constexpr int warpSize = 32;
 namespace cuda_decode::device::emulation {
 
 inline constexpr unsigned all_lanes = 0xffff'ffffU;
-inline constexpr unsigned most_threads = 1024;           ///< Of a block.
-inline constexpr std::size_t stack_bytes = 256 << 10;    ///< Of a fiber. Pages that are not touched cost nothing.
-inline constexpr std::size_t most_exchanged_bytes = 64;  ///< Of one lane, in `warp_exchange`.
+inline constexpr unsigned most_threads = 1024;           ///< Threads of a block.
+inline constexpr std::size_t stack_bytes = 256 << 10;    ///< Stack of a fiber. Pages that are not touched cost nothing.
+inline constexpr std::size_t most_exchanged_bytes = 64;  ///< Bytes of one lane, in `warp_exchange`.
 
 /// What lanes of a warp do together. Kernels use the functions below.
 class threads {
@@ -372,7 +372,7 @@ class threads {
     switch_to(pick());
   }
 
-  // To a thread, or, for null, back to `run_block`. What was running stays where it is until somebody switches to it.
+  // To a thread, or, for null, back to `run_block`. What was running stays where it is until it is switched to.
   void switch_to(thread* next) {
     fiber* const from = running_ == nullptr ? &main_ : running_;
     fiber* to = &main_;
@@ -393,7 +393,7 @@ class threads {
     arrive(*from, boost::context::detail::jump_fcontext(to->context, from));
   }
 
-  // `self` runs again; `t` says whom it follows.
+  // `self` runs again; `t` says which fiber it follows.
   static void arrive([[maybe_unused]] fiber& self, transfer t) {
     fiber& before = *static_cast<fiber*>(t.data);
     before.context = t.fctx;
@@ -436,7 +436,7 @@ class threads {
     message_ = what;
     message_ += text(where);
     switch_to(nullptr);
-    std::terminate();  // nobody switches back
+    std::terminate();  // a finished fiber is not switched to again
   }
 
   void add_fiber() {

@@ -16,11 +16,11 @@
 /// Attention over paged keys and values, for queries that share KV heads in groups: prefill and decode, in one launch.
 ///
 /// A block of four warps takes items of the work list (attention_plan.hpp) one after the other. Stages of 64 keys and
-/// values go from the pages to shared memory; those of the next stage are on their way while one is computed, and
-/// several blocks share a multiprocessor. The rows of the tensor cores' products are (query, head) pairs of one KV
-/// head. In a narrow item the warps share 16 rows: each has a quarter of the keys for the scores, and then a quarter of
-/// the values' dimensions. In a wide one each has 16 rows of its own. Either way a row goes through the same operations
-/// in the same order: what a query gets depends on its own sequence alone, not on how prefill was cut.
+/// values go from the pages to shared memory. The next stage is on its way while one is computed, and several blocks
+/// share a multiprocessor. The rows of the tensor cores' products are (query, head) pairs of one KV head. In a narrow
+/// item the warps share 16 rows. Each has a quarter of the keys for the scores, then a quarter of the values'
+/// dimensions. In a wide one each has 16 rows of its own. Either way a row goes through the same operations in the same
+/// order. So the result of a query depends on its own sequence alone, not on how prefill was cut.
 
 namespace cuda_decode {
 
@@ -32,7 +32,7 @@ struct attention_args {
   std::int64_t out_stride = 0;
   const bf16* kv = nullptr;  ///< The pool, at the layer: pool + layer * layout.layer. Aligned to 16 bytes.
   kv_layout layout;
-  const std::int32_t* indices = nullptr;  ///< Of the block table.
+  const std::int32_t* indices = nullptr;  ///< Indices of the block table.
   const attention_item* items = nullptr;
   const attention_merge* merges = nullptr;
   const std::int32_t* counts = nullptr;  ///< [2]: items, merges. On the device, so that a graph serves any batch.
@@ -42,7 +42,7 @@ struct attention_args {
   float2* partial_sums = nullptr;        ///< [partials][query heads]: greatest score, sum of the weights.
   std::int32_t group = 1;
   std::int32_t kv_heads = 1;
-  float scale = 1;  ///< Of the scores: 1 / sqrt(head_dim).
+  float scale = 1;  ///< Scale of the scores: 1 / sqrt(head_dim).
 };
 
 inline constexpr int attention_threads = 128;
@@ -51,7 +51,7 @@ namespace detail {
 
 inline constexpr int attention_warps = attention_threads / 32;
 inline constexpr int stage_tiles = attention_stage / kv_tile;
-inline constexpr int known_tiles = 32;  // whose places in the pool are looked up at a time
+inline constexpr int known_tiles = 32;  // tiles that are looked up in the pool at a time
 inline constexpr int known_stages = known_tiles / stage_tiles;
 inline constexpr float log2_e = 1.44269504F;
 inline constexpr int score_stride = attention_stage + 8;  // so that a quarter warp's 8-byte accesses differ in banks
@@ -94,8 +94,8 @@ __device__ inline merge_weights weigh(float a, float b, float scale) {
 }
 __device__ inline float merge(float x, float y, const merge_weights& w) { return fmaf(x, w.a, y * w.b); }
 
-// One item. A lane has row g = lane / 4 of its warp's 16 and, if `Upper`, g + 8; of accumulators columns 2t and 2t + 1
-// with t = lane % 4. Without `Upper` an item has one query.
+// One item. A lane has row g = lane / 4 of its warp's 16 and, if `Upper`, g + 8. It has columns 2t and 2t + 1 of
+// accumulators, with t = lane % 4. Without `Upper` an item has one query.
 template <int Dim, bool Wide, bool Upper>
 struct attention_worker {
   static constexpr int vectors = Dim / 8;  // 16-byte pieces of a token's keys
@@ -129,7 +129,7 @@ struct attention_worker {
   __device__ attention_worker(const attention_args& a, attention_memory<Dim>& m) : args{a}, memory{m} {}
 
   [[nodiscard]] __device__ int row(int half) const { return (Wide ? warp * 16 : 0) + g + 8 * half; }
-  // Of a row among all query heads.
+  // Index of a row's head among all query heads.
   [[nodiscard]] __device__ int query_head(int half) const { return memory.head * args.group + row(half) % args.group; }
 
   // Whether it is not padding.
@@ -340,7 +340,7 @@ struct attention_worker {
     clear(total, total_maximum, total_sum);
 
     const int stages = (item.end - item.begin + attention_stage - 1) / attention_stage;
-    // Of which any of the warp's rows sees a key: later ones would leave its sums as they are.
+    // Stages with a key that any of the warp's rows sees: later stages would leave its sums as they are.
     int seen_stages = stages;
     if constexpr (Wide) {
       const int rows = item.queries * args.group;

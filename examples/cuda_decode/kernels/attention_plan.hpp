@@ -14,8 +14,8 @@
 namespace cuda_decode {
 
 inline constexpr std::int32_t attention_stage = 64;  ///< Keys that a block of threads has in shared memory at a time.
-inline constexpr std::int32_t narrow_rows = 16;      ///< Of a tile that four warps share: (query, head) pairs.
-inline constexpr std::int32_t wide_rows = 64;        ///< Of a tile of which every warp has 16.
+inline constexpr std::int32_t narrow_rows = 16;      ///< Rows of a tile that four warps share: (query, head) pairs.
+inline constexpr std::int32_t wide_rows = 64;        ///< Rows of a tile in which every warp has 16.
 
 /// What one block of threads does, for each KV head: some consecutive queries of a sequence over a range of its keys.
 struct alignas(16) attention_item {
@@ -102,7 +102,7 @@ namespace detail {
 }  // namespace detail
 
 /// The work list for a batch. Rows without tokens are passed over. A balanced list gives each query the same sums in
-/// the same order whatever else is in the batch, and however its sequence is cut into batches.
+/// the same order. They depend neither on the rest of the batch nor on how its sequence is cut into batches.
 /// @param rows,indptr as in `step_batch`
 /// @param items,merges out; sizes as `attention_bounds` says
 /// @param partials how many there is memory for

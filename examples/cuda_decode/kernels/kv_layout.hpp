@@ -9,7 +9,7 @@
 
 namespace cuda_decode {
 
-/// Tokens whose keys lie in one block for certain: block sizes are multiples of it.
+/// Tokens with keys that lie in one block for certain: block sizes are multiples of it.
 inline constexpr int kv_tile = 16;
 
 /// Distances, in numbers (not bytes). Another order of the pool's dimensions is a change of `make_kv_layout` alone;

@@ -60,10 +60,11 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&m)[4], const voi
 #endif
 }
 
-/// c += a b, in float, for a of 16x16 and b of 16x8 bf16. With g = lane / 4 and t = lane % 4, a lane holds
-/// a[0]: row g, columns 2t and the next; a[1]: row g + 8; a[2], a[3]: the same, 8 columns on;
-/// b0: rows 2t and the next, column g; b1: the same, 8 rows on;
-/// c[0], c[1]: row g, columns 2t and the next; c[2], c[3]: row g + 8.
+/// c += a b, in float, for a of 16x16 and b of 16x8 bf16. With g = lane / 4 and t = lane % 4, a lane holds:
+/// - a[0]: row g, columns 2t and the next; a[1]: row g + 8.
+/// - a[2], a[3]: the same, 8 columns on.
+/// - b0: rows 2t and the next, column g; b1: the same, 8 rows on.
+/// - c[0], c[1]: row g, columns 2t and the next; c[2], c[3]: row g + 8.
 __device__ inline void multiply_add(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDACC__
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -111,7 +112,7 @@ inline bool copies_arrive_late = true;
 /// Copies of a thread from global to shared memory. They are done in groups; barriers make them known to other threads.
 class async_copies {
  public:
-  /// Of 16 bytes, aligned. Unless `valid`, zeros: nothing is read.
+  /// Copies 16 bytes, aligned. Unless `valid`, it writes zeros and reads nothing.
   __device__ void copy(void* to, const void* from, bool valid) {
 #ifdef __CUDACC__
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(

@@ -42,8 +42,8 @@ struct rope_arrays {
 
 inline constexpr int rope_threads = 128;
 
-/// Turns the queries, and writes turned keys and values to their pages. A block for each token; a thread has 8
-/// dimensions of a head's lower half and those that they are paired with, in the upper half.
+/// Turns the queries, and writes turned keys and values to their pages. There is a block for each token. A thread has 8
+/// dimensions of a head's lower half and those in the upper half that they are paired with.
 template <int HeadDim>
 __global__ void rope_append(rope_arrays a, int query_heads, int kv_heads) {
   constexpr int half = HeadDim / 2;

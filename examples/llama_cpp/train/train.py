@@ -5,7 +5,7 @@
     prompt      Add a7 k3 c9.
     completion  <think>a:0+7=7 k:7+3=10 c:10+9=19</think>The sum is 19.
 
-The model thinks one step per item, so the prompt decides how long; a token of its own ends the reasoning; and the
+The model thinks one step per item, so the prompt decides how long. A token of its own ends the reasoning, and the
 answer can be checked. A prompt has 1 to 20 items, each a label (distinct lower-case letters) and a digit.
 
     python3 -m venv venv && venv/bin/pip install -r requirements.txt
@@ -171,8 +171,8 @@ def loss_of(params: Params, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
 def is_right(params: Params, tokens: jax.Array, wanted: jax.Array) -> jax.Array:
     """For each row: does greedy decoding give the whole completion, that is reasoning, answer and EOS?
 
-    One pass over the expected text settles it: greedy decoding leaves that text at the first token that is not the
-    arg max after the expected tokens before it, so it gives the text if and only if there is no such token.
+    One pass over the expected text settles it. Greedy decoding leaves that text at the first token that is not the arg
+    max after the expected tokens before it. So it gives the text if and only if there is no such token.
     """
     best = jnp.argmax(forward(params, tokens[:, :-1]), axis=-1)
     return jnp.all((best == tokens[:, 1:]) | ~wanted[:, 1:], axis=1)

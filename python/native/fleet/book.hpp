@@ -288,7 +288,7 @@ class book {
   void require_there(std::int64_t id) const {
     if (!ledger_.contains(number(id))) refuse("replica " + std::to_string(id) + " is not there");
   }
-  /// Whoever has his first token at a prefill replica has outgrown it, and asks where to go on.
+  /// A request that has its first token at a prefill replica has outgrown it, and asks where to go on.
   void follow_role(fleet::replica_id id) {
     if (by_length_) return;
     const bool prefills = ledger_.at(id).role == ts::control::role::prefill;

@@ -31,11 +31,11 @@ namespace tessera_python {
 
 namespace placement = tessera::placement;
 
-/// CascadeInfer's stages by length: the least load among those whose range has the prompt, see `book::ranked`.
+/// CascadeInfer's stages by length: the least load among the replicas with the prompt in their range, see `book::ranked`.
 struct by_length : placement::least_load {};
 
-/// The highest Phi_T of replicas that decode as well: of those with room for the prompt, and then of the others. What
-/// is left of prompts says nothing of how long one that fits nowhere waits for memory.
+/// The highest Phi_T of replicas that decode as well: first among those with room for the prompt, then among the
+/// others. The prompt tokens that are left do not tell how long a prompt that fits nowhere waits for memory.
 struct by_time {
   /// What is read of a view.
   struct left {
@@ -54,7 +54,7 @@ struct by_time {
     [[nodiscard]] std::size_t size() const noexcept { return all.size(); }
   };
   placement::highest_phi highest{};
-  ts::blocks needs{};  // Of the prompt that is placed.
+  ts::blocks needs{};  // Blocks of the prompt that is placed.
 
   std::size_t operator()(const fleet::candidates<>& all) noexcept { return highest(all_left{all, needs}); }
   std::size_t rank(const fleet::candidates<>& all, std::span<fleet::replica_id> best) noexcept {
@@ -66,8 +66,8 @@ inline constexpr std::pair<std::string_view, ts::control::role> roles[] = {{"mix
                                                                            {"prefill", ts::control::role::prefill},
                                                                            {"decode", ts::control::role::decode}};
 
-/// Who decodes at a prefill replica goes on at the replica of another role with the least load, among those with room.
-/// Everybody else is `By`'s.
+/// A request that decodes at a prefill replica goes on at the replica of another role with the least load, among those
+/// with room. All others follow `By`.
 template <class By>
 struct hands_over {
   By* by;

@@ -19,8 +19,8 @@
 
 namespace tessera_python {
 
-/// Which replicas have which beginnings of prompts, from their KV events. Engines name blocks by hashes of their own:
-/// here a block is named by its tokens and those before it, so that any engine's events and any prompt meet.
+/// Which replicas have which beginnings of prompts, from their KV events. Engines name blocks by hashes of their own.
+/// Here a block is named by its tokens and those before it, so that any engine's events and any prompt meet.
 class prefixes {
  public:
   prefixes(std::int64_t block_size, std::int64_t replicas)

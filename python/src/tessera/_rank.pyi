@@ -44,10 +44,10 @@ class LengthDistribution:
     def fit(self, running: list[tuple[float, int]] = ...) -> None:
         """Learns from what was observed, and from (score, tokens so far) of the outputs that run."""
     def expected_rest(self, score: float, generated: int) -> int:
-        """Tokens that it is expected to generate yet."""
+        """Tokens that it is expected to generate from now on."""
     def rest_quantile(self, score: float, generated: int, q: float) -> int:
-        """Tokens that it generates yet at most with probability q."""
+        """The number of tokens that it still generates is at most this with probability q."""
     def __len__(self) -> int: ...
     @property
     def drift(self) -> float:
-        """How far outputs are from what was learned; beyond 10 it holds no more."""
+        """How far outputs are from what was learned. Above 10 what was learned no longer holds."""

@@ -20,27 +20,28 @@ class Core:
     def schedule(self, now: float, budget: int, max_chunk: int, admit: bool, defer_prefills: bool) -> tuple[Any, ...]:
         """Plans a step."""
     def drafts(self) -> dict[str, list[int]]:
-        """The drafts that the latest step verifies, by the ids of those who have some."""
+        """The drafts that the latest step verifies, by the ids of the requests that have some."""
     def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
         """Drafts for the next step, where they are known before it is planned."""
     def load(self, slot: int, tokens: int) -> None:
         """KV of its first tokens comes from another engine."""
     def loads(self) -> list[tuple[Any, tuple[list[int]], int]]:
-        """Whose KV is on its way by the latest plan: (request, block ids, of these here)."""
+        """(request, block ids, blocks of these that are here already) of each request with KV on its way by the latest
+        plan."""
     def arrived(self, slot: int, tokens: int) -> None:
-        """So much of it has come, and no more will."""
+        """`tokens` tokens of it have come, and no more will."""
     def drain(self, slot: int) -> int | None:
-        """It has ended, and its blocks stay held: by this ticket, or not."""
+        """It has ended. Returns the ticket that holds its blocks, or None if they are free."""
     def drained(self, ticket: int) -> None:
-        """They can be given to others."""
+        """The blocks of this ticket can be given to others."""
     def let_go(self, slot: int) -> None:
-        """It has ended, and nobody wants its KV."""
+        """It has ended, and its KV is not wanted."""
     def draining(self) -> int:
-        """Requests that have ended and whose blocks are held."""
+        """Requests that have ended and still hold blocks."""
     def loading(self) -> int:
-        """Requests whose KV is on its way, or has come and waits for a place."""
+        """Requests with KV on its way, or with KV that has come and waits for a place."""
     def coming(self) -> int:
-        """Those of them that have not ended."""
+        """The requests among `loading` that have not ended."""
     def events(self) -> list[tuple[Any, ...]]:
         """What the prefix cache has learnt and forgotten."""
     def skip(self) -> None:
@@ -48,7 +49,7 @@ class Core:
     def update(
         self, index_of: dict[str, int], req_ids: list[str], sampled: list[list[int]], now: float
     ) -> tuple[dict[int, list[Any]], list[tuple[Any, Any, int, bool, bool]], list[Any], list[tuple[Any, str]]]:
-        """Takes in what came of a step: (outputs by client, what to look at, requests that ended, requests without a
+        """Takes in the outcome of a step: (outputs by client, what to look at, requests that ended, requests without a
         usable output and why)."""
     def reset(self) -> list[Any] | None:
         """All KV is lost: the requests that had some, or None while a step is under way."""

@@ -12,8 +12,8 @@ True
 >>> book.release(1, 0)
 True
 
-`Ledger` is the book, one call a decision; `Router` keeps one for replicas of any kind and streams requests through them
-(`Session`): it moves them while they run, tries again what died, and gives a client every token once. The page
+`Ledger` is the book, one call a decision. `Router` keeps one for replicas of any kind and streams requests through them
+(`Session`). It moves requests while they run, tries again what died, and gives a client every token once. The page
 docs/fleet_reference.md says what is exact, what is stale and what clients see of failures.
 """
 
@@ -63,7 +63,7 @@ class Export(NamedTuple):
 
     #: Tokens that the source is asked to generate for it.
     generates: int
-    #: Leading tokens of the request whose KV is exported.
+    #: Leading tokens of the request, the KV of which is exported.
     covers: int
     #: Blocks of the export.
     blocks: int
@@ -72,5 +72,5 @@ class Export(NamedTuple):
 
 
 def plan_export(length: int, block_size: int) -> Export:
-    """What to ask the source of a move for, of a request with so many tokens. ValueError if there is nothing."""
+    """What to ask the source of a move for, for a request with `length` tokens. ValueError if there is nothing."""
     return Export(*_fleet.plan_export(length, block_size))

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 _read_prefixes = ("prefix_affinity", "lmetric")
 
-#: So many of those that wait, whom a change does not help (their replica is another), hold up nobody behind them.
+#: If fewer waiting requests than this cannot use a change (their replica is another), the requests behind them still
+#: get it.
 _odd = 8
 
 
@@ -32,9 +33,9 @@ class Report:
 
     #: Counts its reports, from 1.
     epoch: int
-    #: Of all requests that it has.
+    #: The load of all requests that it has.
     all: Load = Load()
-    #: What of that each router has sent, by the router's name; None if it does not know its routers.
+    #: The part of that load that each router has sent, by the router's name; None if it does not know its routers.
     by_router: Mapping[str, Load] | None = None
     #: Device blocks that could be allocated.
     free: int | None = None
@@ -76,13 +77,14 @@ class Router:
     >>> async for piece in router.stream(prompt_ids, max_tokens=100):
     ...     send(piece.tokens)
 
-    `policy` and `settings`: of `Ledger`. To be used inside a running loop, but for making one, and `add` with a `now`.
+    `policy` and `settings`: as for `Ledger`. Everything is called inside a running loop, except the constructor, and
+    `add` with a `now`.
 
-    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds, by what the prefill
-    and the decode pool have left (`Ledger.propose_roles`; `cooldown` is in epochs). One that must do something about it
-    has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed replicas
-    while there are any. Whoever has its first token at a prefill replica moves on to another, if it is `movable` and
-    there is room.
+    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds.
+    `Ledger.propose_roles` decides by what the prefill and the decode pool have left; `cooldown` is in epochs. A replica
+    that must prepare for its new role has `async become(role)`, and gets no new requests until that returns. Prompts go
+    to prefill and mixed replicas while there are any. A request that has its first token at a prefill replica moves on
+    to another, if it is `movable` and there is room.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class Router:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
         #: A replica that was silent while it had requests gets no new ones for so long.
         self.shun = shun
-        #: Requests that moved, whose move came to nothing, and that an engine failed.
+        #: Requests that moved, requests that did not after all, and requests that an engine failed.
         self.moved = self.stayed = self.failed = 0
         self.epoch = epoch
         #: (replica, role before, role after), the last of those that have changed.
@@ -122,7 +124,7 @@ class Router:
         self._tasks: set[asyncio.Task[None]] = set()
         #: Those that wait for a replica, by when they began to.
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._in_vain = 0  # of those, whom the latest change did not help
+        self._in_vain = 0  # Waiting requests that could not use the latest change.
         self._proposing = False
         self._closed = False
 
@@ -147,9 +149,9 @@ class Router:
         elastic: bool = False,
         now: float | None = None,
     ) -> bool:
-        """A replica comes; one of that name that lived before is dead. False for a life that is over, or the same one
-        again. `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. `role`: "mixed",
-        "prefill" or "decode"; who is `elastic` may be given another. ValueError if there is no room."""
+        """A replica comes; an earlier life of that name is dead. False for a life that is over, or the same one again.
+        `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. `role`: "mixed", "prefill" or
+        "decode"; an `elastic` replica may be given another. ValueError if there is no room."""
         old = self._entries.get(name)
         if old is not None:
             if life <= old.life:
@@ -203,15 +205,15 @@ class Router:
         return True
 
     def lost(self, entry: Entry) -> None:
-        """Somebody could not reach it. It may well live, and have requests that go on: it gets no new ones for a
-        while."""
+        """It could not be reached. It may well live, and have requests that go on. It gets no new ones for a while."""
         if entry.gone:
             return
         self.book.lost(entry.number, entry.incarnation)
         entry.shunned_until = self.now() + self.shun
 
     def suspect(self, entry: Entry) -> None:
-        """It failed somebody who was there, or somebody waited in vain. If it can be made sure of, it is (`fence`)."""
+        """It failed a request that was there, or a session waited for it in vain. If its death can be made sure of
+        (`fence`), it is."""
         if entry.gone or self._closed:
             return
         self.lost(entry)
@@ -286,9 +288,9 @@ class Router:
         movable: bool = True,
         end_of_reasoning: int | None = None,
     ) -> Session:
-        """A request: a session to iterate over. `movable`: an engine that goes on with it says what the others would,
-        as with greedy decoding; else it stays where it is, and only a failure sends it elsewhere. `end_of_reasoning`:
-        the token that ends it, of a request that reasons."""
+        """A request: a session to iterate over. `movable`: another engine that goes on with it says the same, as with
+        greedy decoding. If it is not movable, only a failure sends it elsewhere. `end_of_reasoning`: the token that
+        ends the reasoning of a request that reasons."""
         return Session(
             self,
             prompt,
@@ -318,7 +320,7 @@ class Router:
             await asyncio.sleep(step)
 
     async def _ask(self, entry: Entry, report: Any, timeout: float) -> None:
-        # Who does not answer is silent, and the book knows what follows.
+        # A replica that does not answer is silent, and the book knows what follows.
         with contextlib.suppress(Exception):
             self.book.asked(entry.number)
             said = await asyncio.wait_for(report(), timeout)
@@ -329,7 +331,7 @@ class Router:
         """Time has passed: leases run out, and requests move. Several times a lease."""
         now = self.now()
         if now - self._touched >= self._lease / 4:
-            # Those that wait, or whose client is slow, live too.
+            # Sessions that wait, or that have a slow client, live too.
             self._touched = now
             for session in self._sessions.values():
                 self._progress(session, 0)
@@ -361,7 +363,7 @@ class Router:
             if become is not None:
                 await become(after)
         except Exception as error:
-            # The role is what is sent there; whoever cannot follow refuses requests, and others have them.
+            # The role decides what is sent there. A replica that cannot follow refuses requests, and others get them.
             logger.warning("%s did not become %s", entry.name, after, exc_info=error)
         if entry.gone:
             return
@@ -400,7 +402,7 @@ class Router:
         """Where it is sent next; it counts there when this returns. None if the client has gone."""
         ids = [*session.prompt, *session.got]
         until = self.now() + session.patience.place
-        # Whoever comes while many wait is behind them.
+        # A request that comes while many wait is behind them.
         turn = None if len(self._waiting) <= _odd else next(self._requests)
         try:
             if turn is not None:
@@ -411,7 +413,7 @@ class Router:
                 entry = None if self._closed else self._choose(session, ids, avoid)
                 if entry is not None:
                     return entry
-                # Who has only refused may take it later.
+                # A replica that has only refused may take it later.
                 avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
                 if self._closed or until <= self.now():
                     raise Refused(
@@ -420,25 +422,25 @@ class Router:
                 if turn is None:
                     turn = next(self._requests)
                 elif self._in_vain < _odd:
-                    # It may be that only this one could not be helped.
+                    # Perhaps only this request could not use the change.
                     self._in_vain += 1
                     self._wake(turn)
                 await self._turn(turn, until)
         finally:
             if turn is not None:
                 del self._waiting[turn]
-            # It has a place, or leaves, perhaps as it was its turn: the next.
+            # It has a place, or leaves, perhaps when it was its turn: wake the next.
             self._wake(turn or 0)
 
     async def _turn(self, turn: int, until: float) -> None:
-        """Stands in line until something has changed for it, or it looks for itself: all together some dozens of times
-        a second."""
+        """Waits in the queue until something has changed for it, or it looks for itself. All waiting requests together
+        look some dozens of times a second."""
         changed = self._waiting[turn] = asyncio.get_running_loop().create_future()
         often = 0.25 * max(1.0, len(self._waiting) / 16)
         await within(changed, max(min(until - self.now(), often), 0.0))
 
     def _wake(self, after: int) -> None:
-        """The next in the line behind that place."""
+        """Wakes the next in the queue after that place."""
         for turn, waits in self._waiting.items():
             if turn > after and not waits.done():
                 wake(waits)

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """One request at the front end: placed, streamed, moved while it runs, and tried again when an engine dies.
 
-A session reads from legs: streams of one replica each. There is one that the client is served from, and while it moves
-three more: the export, a request of one token more that asks the source for the KV of what the client has; the target,
-which goes on with it; and, for the source has said more meanwhile, the leap: a second request at the target, for what
-the client has by then, that shares the first one's KV and computes the rest at once instead of token by token. The
-source streams on until the target's first token, or the leap's; if anything of it fails, it has never stopped. Every
-piece says its position, so the client gets each token once, whoever sends it.
+A session reads from legs: streams of one replica each. The client is served from one, and while the session moves there
+are three more:
+
+- the export, a request of one token more that asks the source for the KV of what the client has;
+- the target, which goes on with it;
+- the leap, because the source has said more meanwhile: a second request at the target, for what the client has by then.
+  It shares the KV of the first one and computes the rest at once instead of token by token.
+
+The source streams on until the first token of the target, or of the leap; if the move fails anywhere, the source has
+never stopped. Every piece says its position, so the client gets each token once, whichever leg sends it.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Heard:
-    """What legs have said, in order. One waits for it."""
+    """What legs have said, in order. One task waits for it."""
 
     def __init__(self) -> None:
         self._all: deque[tuple[_Leg, Piece | BaseException]] = deque()
@@ -45,7 +49,7 @@ class _Heard:
         return self._all.popleft() if self._all else None
 
     async def more(self, seconds: float) -> None:
-        """Returns when there is something, or after so long."""
+        """Returns when there is something, or after that many seconds."""
         if not self._all:
             self._more = asyncio.get_running_loop().create_future()
             await within(self._more, seconds)
@@ -57,8 +61,8 @@ def wake(waits: asyncio.Future[None] | None) -> None:
 
 
 async def within(future: asyncio.Future[None], seconds: float) -> None:
-    """Waits for it, so long at most. `asyncio.wait_for` loses a cancellation that comes when the future is done, before
-    Python 3.12."""
+    """Waits for it, at most `seconds`. `asyncio.wait_for` loses a cancellation that comes when the future is done,
+    before Python 3.12."""
     timer = asyncio.get_running_loop().call_later(seconds, wake, future)
     try:
         await future
@@ -83,7 +87,7 @@ def _checked(piece: Any) -> Piece:
 
 
 class _Leg:
-    """A stream of one replica. What comes of it is put into what the session has heard."""
+    """A stream of one replica. Its pieces are put into what the session has heard."""
 
     def __init__(self, session: Session, entry: Entry, call: Call) -> None:
         self.entry = entry
@@ -108,7 +112,7 @@ class _Leg:
             raise
         except Exception as error:
             if not isinstance(error, Failure):
-                # It counts as a death, but it may as well be a mistake of whoever wrote `stream`.
+                # It counts as a death, but it may as well be a mistake in `stream`.
                 logger.warning("the stream of %s raised", self.entry.name, exc_info=error)
             heard.put(self, error)
         finally:
@@ -215,19 +219,19 @@ class Session:
         return pieces
 
     async def aclose(self) -> None:
-        """The client has gone. Whoever waits for the next piece gets none."""
+        """The client has gone. A task that waits for the next piece gets none."""
         leg = self._leg
         self._close()
         if leg is not None:
             self._said.put(leg, Died("the client has gone"))
         pieces = None if self._pieces is None else self._pieces()
         if pieces is not None:
-            with contextlib.suppress(RuntimeError):  # somebody waits for it
+            with contextlib.suppress(RuntimeError):  # A task waits for it.
                 await pieces.aclose()
 
     @property
     def replica(self) -> str | None:
-        """Who serves it now."""
+        """The replica that serves it now."""
         return None if self._leg is None else self._leg.entry.name
 
     # -- the loop
@@ -362,7 +366,7 @@ class Session:
             return []
         said = f"{leg.entry.name}: {error}"
         if move is not None and move.target is not None and not move.to.gone and self._agrees(move.at, move.extra):
-            # All that there was to export is on its way, or there: it goes on where it was going to.
+            # All that there was to export is on its way, or there: it goes on at the target of the move.
             leg.close()
             self._note(kind, said, leg, error)
             return self._switch(move, move.leap or move.target)
@@ -383,7 +387,7 @@ class Session:
         self._router._release(self, leg.entry)
         self._leg = None
         if len(self.got) == self.max_tokens:
-            # All that it lacks is that it says so.
+            # Only the message that it ends is missing.
             return [Piece(len(self.got), (), "length", None, self.cached)]
         self._note(kind, said, leg, error)
         return []
@@ -395,7 +399,7 @@ class Session:
         leg = self._leg
         if not self.movable or leg is None or not leg.has_first or self._move is not None or self._closed:
             return False
-        # It has killed as many as it may, where it was going to.
+        # As many engines as it may kill have died, and there it would go to another.
         if self._retries.over:
             return False
         known = len(self.prompt) + len(self.got)
@@ -423,12 +427,12 @@ class Session:
         move.target = _Leg(self, move.to, call)
 
     def _leaps(self, move: _Move, at: int) -> bool:
-        """Whether the target, which has said what is before `at`, is waited for: it leaps to where the client is."""
+        """Whether to wait for the target, which has said what is before `at`. It leaps to where the client is."""
         known = len(self.got)
         if known - at <= _near or not move.shares:
             return False
         if move.leap is not None:
-            # If that is late, it is no nearer than the target is, which goes on all the time.
+            # A late leap is no nearer than the target is, which goes on all the time.
             return known - move.leap.call.at <= move.behind
         if self.max_tokens - known <= _near:
             return False
@@ -438,7 +442,7 @@ class Session:
         return True
 
     def _agrees(self, at: int, tokens: Sequence[int]) -> bool:
-        """Whether that is what the client has there, as far as it has anything."""
+        """Whether these tokens are what the client has at `at`, as far as it has anything."""
         both = self.got[at : at + len(tokens)]
         return [*tokens[: len(both)]] == both
 
@@ -452,7 +456,7 @@ class Session:
         return begins and self._agrees(move.at, move.extra) and self._agrees(piece.at, piece.tokens)
 
     def _switch(self, move: _Move, to: _Leg) -> list[Piece]:
-        """It goes on at the target: what of the export the client does not have."""
+        """It goes on at the target. Returns the part of the export that the client does not have."""
         source = self._leg
         if source is not None:
             source.close()
@@ -462,7 +466,8 @@ class Session:
         self._leg = to
         self._move = None
         self._heard = self._router.now()
-        # What is not in the book where it goes, because it was long on the way, is not left in it where it was.
+        # If the move took so long that the book no longer has it at the target, the book must not keep it at the
+        # source.
         if not self._router._moved(self, move.to) and source is not None:
             self._router._release(self, source.entry)
         self.moves += 1
@@ -473,7 +478,7 @@ class Session:
         return pieces
 
     def look(self) -> None:
-        """Time has passed. Whoever has a slow client has much to read before it would see that a move is overdue."""
+        """Time has passed. A session with a slow client has much to read before it would see that a move is overdue."""
         if self._move is not None and self._router.now() >= self._move.until:
             self._stay()
 

@@ -6,8 +6,8 @@
 >>> model.tau_b(other_prompts, other_output_tokens)
 >>> rank.save(model, "lengths.rank")            # the tool `rank` reads it, and tessera.vllm: {"model": "lengths.rank"}
 
-A model ranks: only the order of its scores means something. A LengthCalibrator makes lengths of them, a
-LengthDistribution says what is left of an output by what there is of it.
+A model ranks: only the order of its scores means something. A LengthCalibrator turns scores into lengths. A
+LengthDistribution predicts how many tokens are left of an output from the tokens so far.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def train(
 ) -> Model:
     """Learns to rank prompts by the length of their outputs in tokens, reasoning included.
 
-    `objective`: "pairwise" (PARS), "listwise" or "pointwise". `delta`: pairs whose lengths differ relatively by less
-    are not learned from. The same arguments give the same model. ValueError for arguments that cannot be meant.
+    `objective`: "pairwise" (PARS), "listwise" or "pointwise". `delta`: pairs with a smaller relative difference of
+    lengths are not learned from. The same arguments give the same model. ValueError for invalid arguments.
     """
     return Model.train(prompts, [float(n) for n in lengths], objective, seed, delta)
 

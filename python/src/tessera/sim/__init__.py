@@ -148,10 +148,15 @@ def read_trace(
 
 
 def workload(**columns: Any) -> Columns:
-    """A workload of one's own: arrival_s, prompt_tokens, output_tokens, and perhaps reasoning_tokens and score; session
-    (-1: none), think_s, seconds before a later turn, and calls_tool, 1 for a turn whose server knows that another
-    follows; tenant, whose request it is, a number from 0 (-1: nobody's); runs, what a prompt begins with, as pairs of a
-    number and so many tokens: equal numbers after equal tokens are equal tokens."""
+    """A workload of your own, from columns. Needed: arrival_s, prompt_tokens, output_tokens. Optional:
+
+    - reasoning_tokens, answer_tokens and score;
+    - session: its number (-1: none);
+    - think_s: seconds before a later turn;
+    - calls_tool: 1 for a turn that the server knows to be followed by another;
+    - tenant: the number of the request's tenant, from 0 (-1: none);
+    - runs: the beginning of the prompt, as pairs (number, tokens). Equal numbers after equal tokens are equal
+      tokens."""
     optional = {"reasoning_tokens", "score", "answer_tokens", "session", "think_s", "calls_tool", "tenant", "runs"}
     needed = {"arrival_s", "prompt_tokens", "output_tokens"}
     if not needed <= columns.keys() <= needed | optional:
@@ -169,9 +174,9 @@ def workload(**columns: Any) -> Columns:
 
 
 def scored(load: Mapping[str, Any], order: Callable[[dict[str, Any]], float]) -> Columns:
-    """The workload with scores by an order of one's own: `order` is called once for each request, with a dict of what
-    is known when it comes (its number, arrival and prompt) and of what a predictor would be asked for; the smaller
-    goes first under ``replay("pars", ...)``."""
+    """The workload with scores by an order of your own. `order` is called once for each request. Its dict has what is
+    known when the request comes (its number, arrival and prompt) and what a predictor would be asked for. The smaller
+    score goes first under ``replay("pars", ...)``."""
     columns = {name: np.asarray(values) for name, values in load.items()}
     names = [name for name in columns if name != "score"]
     rows = zip(*(columns[name].tolist() for name in names), strict=True)
@@ -201,10 +206,10 @@ class Run:
     explained: dict[str, Any] | None = None
 
     def goodput(self, *, ttft: float, tpot: float) -> float:
-        """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart. As the
-        tool's `slo.goodput_requests_per_s`: that part of the arrivals per second."""
+        """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart. Like
+        `slo.goodput_requests_per_s` of the tool, it is the good part of the arrivals per second."""
         r = self.requests
-        # Of a single token there is no time between tokens.
+        # A single token has no time between tokens.
         quick = np.isnan(r["tpot"]) | (r["tpot"] <= tpot)
         good = ~np.isnan(r["finish"]) & (r["ttft"] <= ttft) & quick
         window = self.summary["window"]["seconds"]
@@ -242,24 +247,23 @@ def replay(
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
 
-    :param policy: one of `policies()`; with an order or threshold of one's own: pars.
+    :param policy: one of `policies()`; with an `order` or `threshold`: pars.
     :param profile: the name of a profile, a file, or a dict as `sim.profile` gives.
-    :param in_flight: not 0: so many requests run at any time, and arrivals are not read.
-    :param prefix_cache: whether the KV of what requests share is found again.
-    :param order: an order of one's own, as for `scored`; the policy is pars then.
+    :param in_flight: not 0: that many requests run at any time, and arrivals are not read.
+    :param prefix_cache: whether requests find the KV of what they share again.
+    :param order: an order of your own, as for `scored`; the policy is pars then.
     :param threshold: seconds after which pars lets a request go ahead of all that came later; inf: never.
-    :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or
-        a placement of one's own: called with a view of each instance for each request that comes, it gives the index
-        of one.
-    :param routers: so many routers, in turn, know only what they have sent and what instances report; None: one knows
-        all at any moment. For policies that leave the placement open.
+    :param placement: where new requests go, for policies that leave it open: a name (`replay --help` lists them), or a
+        callable. It is called for each request that comes, with a view of each instance, and returns an index.
+    :param routers: the number of routers, used round-robin, that know only what they have sent and what instances
+        report. None: one router knows everything at any moment. For policies that leave the placement open.
     :param report_s: seconds between two reports of an instance, with routers.
     :param ttft: the time to first token, in seconds, that every request is promised, for policies that plan for it:
         due-first, phasor and the slack orders.
     :param tpot: likewise the time per token after the first.
-    :param explain: a request, an int, or a time in seconds, a float: who decided what about it, or in the second from
-        then on, and why, in `Run.explained`.
-    :raises ValueError: for what nobody can mean; it says what is allowed.
+    :param explain: a request (an int), or a time in seconds (a float). `Run.explained` says which policy decided what
+        about it, or in the second from then on, and why.
+    :raises ValueError: for invalid arguments; it says what is allowed.
     """
     if order is not None:
         if policy != "pars":
