@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// `scheduler_limits::slots_ahead`: whoever is in a step has room for so many tokens beyond it, in every group of
-// layers, and nobody gets more than that. Random requests over little memory, with drafts, plans in flight and shared
-// prefixes.
+// `scheduler_limits::slots_ahead`: a request in a step has room for `slots_ahead` tokens beyond it, in every group of
+// layers, and never for more. Random requests over little memory, with drafts, plans in flight and shared prefixes.
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -109,7 +108,7 @@ void play(typename Scheduler::limits l, std::uint32_t seed) {
     for (std::size_t i = 0; i != p.size(); ++i) {
       const std::int64_t end = (p[i].first + p[i].count + p[i].lookahead).count();
       const std::int64_t want = std::min(end + l.slots_ahead.count(), most);
-      // What it will have computed and drafted, if all goes on: whoever lost its KV takes that at once.
+      // What it will have computed and drafted, if all goes on. A request that lost its KV takes that at once.
       const std::int64_t whole = std::max(end, p[i].request->state().length.count()) + 4 + l.slots_ahead.count();
       for (const shape& row : row_of(s, p[i].row, p[i].first)) {
         REQUIRE(static_cast<std::int64_t>(row.end) * block >= want);
