@@ -106,8 +106,7 @@ scenario make(unsigned seed) {
 /// What happened, over all seeds.
 struct tally {
   std::size_t guests = 0;           ///< Requests that passed.
-  std::size_t blocked = 0;          ///< Requests that were first in the queue and blocked, and had their start
-                                    ///< compared.
+  std::size_t blocked = 0;          ///< Requests that were first in the queue, blocked, and compared at their start.
   std::size_t blocked_steps = 0;    ///< Steps in which a request was, and others could have passed.
   std::size_t evicted_guests = 0;   ///< Requests that had passed, and were evicted.
   std::size_t evicted_others = 0;   ///< Other requests that lost their blocks meanwhile.

@@ -219,7 +219,7 @@ TEST_CASE("cluster: nobody is refused for its limit alone, and an admission by l
     CHECK(as_served.numbers.completed == as_known.numbers.completed);
     CHECK(as_served.numbers.preemptions <= as_known.numbers.preemptions);
     differ += sim::format_csv(as_served) != sim::format_csv(as_known) ? 1U : 0U;
-    // Who does not look at the limit runs as before.
+    // A scheduler that does not look at the limit runs as before.
     auto plain = o;
     plain.knows_lengths = false;
     CHECK(sim::format_csv(simulate<fcfs<request>>(plain, rows)) == sim::format_csv(simulate<fcfs<request>>(o, rows)));
@@ -259,7 +259,8 @@ TEST_CASE("cluster: fragmentation is the part of the blocks that is free and of 
   check_invariants(result, rows);
   CHECK(result.requests[0].finish == 0.5 + 32 * 0.25);
   CHECK(result.numbers.fragmentation_peak == approx(0.4));
-  // Four blocks for the prompt's step, five for 16, six for the last 16: 4 of them (0.4) free in the last 4 s of 9.
+  // Four blocks for the prompt's step, five for 16, six for the last 16. So 4 of them (0.4) are free in the last 4 s of
+  // 9.
   CHECK(result.numbers.fragmentation_mean == approx(4 * 0.4 / 9));
   // An instance that never had room for the demand is stranded as a whole, busy or not.
   const std::vector<trace_row> one{row(0, 16, 0, 2), row(0, 200, 0, 1), row(0, 200, 0, 1)};

@@ -178,7 +178,7 @@ struct keeps_to_memory : sim::distserve {
     for (const sim::pool_worker& w : p.workers()) {
       CHECK(c.at(w.id).device_blocks_held() <= c.capacity(w.id));
       if (w.role == control::role::prefill) continue;
-      // Who waits here has lost its blocks here, or comes in the step that is about to begin.
+      // A request that waits here has lost its blocks here, or comes in the step that is about to begin.
       CHECK(c.views()[w.id].waiting_blocks <= c.capacity(w.id));
     }
     for (const request& r : c.requests()) {

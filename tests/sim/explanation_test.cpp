@@ -102,7 +102,7 @@ TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]
 }
 
 TEST_CASE("a change of phase, and where it leads, is told", "[sim]") {
-  // Each reasons alone on an instance. The second has its fourth token at 1.25 s, and goes on where nobody reasons
+  // Each reasons alone on an instance. The second has its fourth token at 1.25 s. It goes on where no request reasons
   // any more, with the KV of 19 tokens, which cross at 1000 bytes a second.
   const std::vector<trace_row> rows{row(0, 16, 40, 1), row(0, 16, 4, 4), row(0, 16, 1, 1)};
   using control = sim::placed<placement::pascal_arrival, placement::pascal_migrate_always>;
@@ -165,8 +165,8 @@ TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
 
 TEST_CASE("due times and headroom are told", "[sim]") {
   using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member>;
-  // The third is shorter, and due before the second, by a clock that goes at a hundredth of its pace meanwhile:
-  // 0.001 + 0.8 s, and 0.002 + 0.4 s.
+  // The third is shorter, and due before the second. The clock goes at a hundredth of its pace meanwhile: 0.001 + 0.8
+  // s, and 0.002 + 0.4 s.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
   std::vector<trace_row> rows{row(0, 16, 0, 8), row(0.1, 16, 0, 8), row(0.2, 16, 0, 4)};
@@ -201,7 +201,7 @@ TEST_CASE("prompts and tokens on workers of their own are told", "[sim]") {
   CHECK(t.text.find("prefill") != std::string::npos);
 }
 
-/// Hears of everybody.
+/// Hears of all requests.
 struct listener : sim::run_watcher {
   std::map<std::size_t, std::vector<sim::request_event>> events{};
   std::map<std::size_t, std::vector<sim::request_step>> steps{};

@@ -149,7 +149,8 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   sim::cluster_of<fcfs<request>, looks_at_queue> c{o, {}, looks_at_queue{&seen}};
   tessera_test::check_served(c.run(rows, quiet), rows);
   using s = looks_at_queue::seen;
-  // One runs; 150 tokens wait for 10 blocks; then, unheard, 32 for 2 and 64 for 4. At 12 s all four are placed anew.
+  // One runs. 150 tokens wait for 10 blocks. Then, unheard, 32 wait for 2 and 64 for 4. At 12 s all four are placed
+  // anew.
   REQUIRE(seen.size() == 10);
   CHECK(seen[0] == s{});
   CHECK(seen[1] == s{blocks{}, blocks{}, 1});
@@ -158,7 +159,7 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   CHECK(seen[4] == s{blocks{16}, blocks{10}, 4});
   CHECK(seen[9] == s{});  // it is back, and empty
 
-  // Where nobody waited, the first that is sent there is the first in line.
+  // Where none waited, the first that is sent there is the first in the queue.
   seen.clear();
   const std::vector<trace_row> later(rows.begin() + 2, rows.begin() + 4);
   sim::cluster_of<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
@@ -186,7 +187,8 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   o.faults = {death(0, 1.125), death(1, 1.5, 6.5)};
   const run_result result = simulate(o, rows);
   tessera_test::check_served(result, rows);
-  // Sent to 1 at 2.125 s, which is known to be dead at 2.5 s and back at 8 s; the second's prompt is in a step of it.
+  // It is sent to 1 at 2.125 s, which is known to be dead at 2.5 s and back at 8 s. The second's prompt is in a step of
+  // it.
   CHECK(result.requests[0].finish == 8.5 + 0.5 + 3 * 0.25);
   CHECK(result.requests[0].recoveries == 1);
   CHECK(result.requests[1].finish == 9);
@@ -264,7 +266,8 @@ TEST_CASE("faults: steps that begin while an instance is slow take longer") {
               {.kind = fault_kind::slows, .instance = 0, .at_s = 1, .for_s = 0.375, .factor = 3}};
   const std::vector<trace_row> rows{row(0, 10, 0, 5)};
   const run_result result = simulate(o, rows);
-  // 0.5, 0.75; from 0.75 by 2 to 1.25; from 1.25 by 6 to 2.75; from 2.75 as always.
+  // Steps end at 0.5 and 0.75. One takes twice as long, to 1.25, and one six times, to 2.75. From then on they are as
+  // always.
   CHECK(result.requests[0].finish == 3);
 }
 
@@ -302,7 +305,7 @@ TEST_CASE("faults: one that moves away from an instance that dies is lost with i
   CHECK(moved.requests[0].finish == 2);
 }
 
-/// On the first of those that there are; whoever has a token is sent to another, between any two steps.
+/// On the first of those that there are; a request that has a token is sent to another, between any two steps.
 struct restless {
   template <class C>
   std::size_t place(C& c, const request& r) const {

@@ -184,7 +184,7 @@ TEST_CASE("instance: a step takes its copies, and then its kernels") {
 }
 
 TEST_CASE("instance: copies out and in go on at once") {
-  // Eight blocks for two who need six and seven: they take turns of four tokens.
+  // Eight blocks for two requests that need six and seven: they take turns of four tokens.
   bench<round_robin<request>> b{toy_cluster(1, 8).instance, {.quantum = tokens{4}}};
   request& small = b.add(0, 80, 0, 8);
   request& large = b.add(0, 96, 0, 8);

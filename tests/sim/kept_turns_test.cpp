@@ -56,7 +56,7 @@ TEST_CASE("the KV of a turn is kept for the next one, if anybody says when that 
   CHECK(found<kv::keep_until<>>(0) == 16);
   CHECK(found<kv::keep_until<>>(0.5) == 16);  // the time is past before the next turn
   CHECK(found<kv::next_use<>>(0) == 64);
-  // Of a person nobody knows that there will be another.
+  // For a person it is not known that there will be another turn.
   CHECK(found<kv::keep_until<>>(5, false) == 16);
 }
 

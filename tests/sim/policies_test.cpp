@@ -304,7 +304,7 @@ TEST_CASE("policies: Autellix lets single calls go before the later calls of a l
 }
 
 TEST_CASE("policies: TRAIL needs no scores to know who is nearly done") {
-  // Lengths of two kinds that nobody can tell apart beforehand; memory for a few of the long kind.
+  // Lengths of two kinds that cannot be told apart beforehand; memory for a few of the long kind.
   std::vector<sim::trace_row> rows;
   for (int i = 0; i < 300; ++i) rows.push_back(row(0.4 * i, 20, 0, i % 4 == 0 ? 1200 : 40));
   const auto mean = [&](const char* name) {
@@ -458,7 +458,7 @@ TEST_CASE("policies: those with pools divide the instances as they are told") {
     if (p.pools == 0) continue;
     CAPTURE(p.name);
     auto options = toy_cluster(5, 100);
-    // Who decodes on the way is told by where requests end.
+    // Where requests end shows which instances decode.
     options.pools = sim::pool_sizes{.prefill = 4, .decode = 1, .mixed = 0};
     for (const auto& r : p.run(options, rows, [](std::size_t) {}).requests) CHECK(r.instance == 4);
     options.pools = sim::pool_sizes{.prefill = 2, .decode = 3, .mixed = 0};

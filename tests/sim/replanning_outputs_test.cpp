@@ -49,7 +49,7 @@ TEST_CASE("replanning: while most still run, the short ones that have ended are 
     CHECK(ended / count < 0.7 * all);  // what a mean of those that have ended says
     CHECK(expected > 1.3 * ended / count);
     CHECK(expected < 1.1 * all);
-    // And who has run for longest is expected to run on.
+    // And a request that has run for longest is expected to run on.
     CHECK(lengths.distributions().expected_rest(lengths.expected_of(nan, {}), tokens{100}) > tokens{50});
   }
 }

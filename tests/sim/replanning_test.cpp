@@ -245,9 +245,9 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
   check_served(by_scores, rows);
   CHECK(by_scores.numbers.normalized_latency.mean < 0.7 * without.numbers.normalized_latency.mean);
   CHECK(by_scores.numbers.placement == "headroom");
-  // Few steps of scores would be a line of which half is in arrival order. `pars` goes by the scores themselves.
-  // Both serve first what has waited for long. That costs a tenth of such a burst: 0.0730 s a token with a patience
-  // without end, 0.0800 with 60 s; pars 0.0728 without its boost, 0.0776 with it.
+  // With few steps of scores, half of the queue would be in arrival order. `pars` goes by the scores themselves. Both
+  // serve first what has waited for long. That costs a tenth of such a burst. It is 0.0730 s a token with a patience
+  // without end, 0.0800 with 60 s. `pars` has 0.0728 without its boost, 0.0776 with it.
   const run_result pars = sim::select_policies(sim::published_policies(), "pars").front().run(one, rows, quiet);
   CHECK(by_scores.numbers.normalized_latency.mean < 1.05 * pars.numbers.normalized_latency.mean);
 }

@@ -53,7 +53,7 @@ trace_row turn(double arrival_s, std::int64_t session, double think_s, std::int6
   return r;
 }
 
-/// Sessions whose prompts begin with one of a few system prompts, and requests that share some other text.
+/// Sessions with prompts that begin with one of a few system prompts, and requests that share some other text.
 std::vector<trace_row> random_rows(std::uint64_t seed, std::size_t n, double gap) {
   std::mt19937_64 random{seed};
   const auto upto = [&](std::uint64_t most) { return static_cast<std::int64_t>(random() % (most + 1)); };
@@ -226,8 +226,8 @@ TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]")
 }
 
 TEST_CASE("prefixes: of what is longest unused the end goes first", "[sim]") {
-  // Of 10 blocks, the first sequence has 6 (96 of its 97 tokens are computed), the second too: it takes the 4 that are
-  // free and 2 from the end of the first.
+  // There are 10 blocks. The first sequence has 6 (96 of its 97 tokens are computed), the second too. It takes the 4
+  // that are free and 2 from the end of the first.
   const std::vector<trace_row> rows{turn(0, 0, 0, 90, 0, 7), row(100, 90, 0, 7), turn(200, 0, 0, 97, 0, 1)};
   const run_result run = simulate(toy_cluster(1, 10), rows);
   CHECK(run.requests[2].cached_tokens == 4 * 16);

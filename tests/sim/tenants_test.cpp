@@ -77,7 +77,7 @@ struct accountant : sim::run_watcher {
   std::array<double, 2> at_begin{};
   bool both = false;    ///< Waited in the step before this one, too.
   double furthest = 0;  ///< Apart, from a moment at which both wait to a later one of the same stretch.
-  double least = 0;     ///< Of the differences in this stretch,
+  double least = 0;     ///< The least difference in this stretch,
   double most = 0;      ///< and the greatest.
 
   [[nodiscard]] bool asks(std::size_t, double) const override { return true; }

@@ -97,7 +97,7 @@ TEST_CASE("flow: means of the pools; a pool of none has less than any") {
   CHECK(m.prefill_workers == 2);
   CHECK(m.decode_workers == 1);
   CHECK(mean_freeness({}).prefill == -std::numeric_limits<double>::infinity());
-  // Of loads 0.2, 0.4 and 0.9 without one, spread over two: 0.75 each.
+  // Loads 0.2, 0.4 and 0.9 of three workers, spread over two: 0.75 each.
   CHECK(mean_without_one(1 - (0.2 + 0.4 + 0.9) / 3, 3) == approx(0.25));
   CHECK(mean_without_one(0.5, 1) == -std::numeric_limits<double>::infinity());
 }
@@ -229,7 +229,7 @@ TEST_CASE("flow: workers that are not available count for nothing") {
   CHECK_FALSE(f.controller.decide(w));  // 0.55 >= 0.62 * 0.6
   w[1].available = false;
   w[3].available = false;
-  CHECK_FALSE(f.controller.decide(w));  // starved, but nobody is there
+  CHECK_FALSE(f.controller.decide(w));  // starved, but no worker is there
   w[3].available = true;
   CHECK(f.controller.decide(w) == role_change{3, role::mixed, role::prefill});
 }

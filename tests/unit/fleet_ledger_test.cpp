@@ -150,14 +150,14 @@ TEST_CASE("fleet ledger: who joins while nobody reports is one among the others"
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3});
   CHECK(f.l.receive(1, of(1, 1, 10_blk), at(7)) == reception::taken);
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3, 1});
-  // Who joins then gets requests before it has reported, but not for long.
+  // A replica that joins then gets requests before it has reported, but not for long.
   CHECK(f.l.fence(0, 1));
   REQUIRE(ok(f.l.join(0, 2, {.capacity = 100_blk}, at(8))));
   CHECK(f.l.rank(policy, 4).size() == 3);
   CHECK(f.l.receive(1, of(2, 1, 10_blk), at(12)) == reception::taken);
   f.l.expire(at(13));
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{1});
-  // Reports break, and somebody joins.
+  // Reports break, and a replica joins.
   f.l.expire(at(20));
   CHECK(f.l.fence(2, 1));
   REQUIRE(ok(f.l.join(2, 2, {.capacity = 100_blk}, at(20))));
@@ -276,7 +276,7 @@ TEST_CASE("fleet ledger: a request that has ended its reasoning answers where PA
     REQUIRE(ok(f.l.reserve(r, 0, {.prompt = 16_tok, .starts_in = phase::reasoning}, at(0))));
     CHECK(f.l.progress(r, 0, 40_tok, at(1)));
   }
-  CHECK(f.l.propose_moves(policy, at(1)).empty());  // nobody has asked
+  CHECK(f.l.propose_moves(policy, at(1)).empty());  // no request has asked
   CHECK(f.l.answers(2, 0, at(2)));
   CHECK(f.l.answers(2, 0, at(2)));
   CHECK(f.l.at(0).fresh_answers == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who moves in a fleet's ledger, on bad days: no move that undoes another, nobody stuck, nobody forgotten.
+// Which requests move in a fleet's ledger, on bad days: no move undoes another, no request is stuck, none is forgotten.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>
@@ -246,7 +246,7 @@ TEST_CASE("fleet moves: who asks once is asked once, and a move that is said twi
   }
   CHECK(policy.asked == 1);
 
-  // The second word of a move keeps nobody in the book.
+  // The second word of a move keeps no request in the book.
   CHECK_FALSE(f.l.moved(1, 0, at(59)));
   f.l.expire(at(61));
   CHECK(f.l.size() == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who may pass the first who waits and cannot start: nobody, or guests who give way to it.
+// Which requests may pass the first that waits and cannot start: none, or backfilled ones that give way to it.
 
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -264,7 +264,7 @@ TEST_CASE("backfill: what it answers") {
   CHECK(ask(1000) == passage::skip);
   CHECK(ask(10) == passage::start);
   CHECK(ask(11) == passage::skip);
-  view.lacks = 8_blk;  // nobody knows when
+  view.lacks = 8_blk;  // it is unknown when
   CHECK(ask(1) == passage::skip);
   view.lacks = 5_blk;
   view.free = 1_blk;
@@ -276,8 +276,8 @@ TEST_CASE("backfill: what it answers") {
 
 TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts later than if nobody could pass it", "",
                    kv::block_pool, kv::prefix_cache) {
-  // Two engines up to the moment at which a request cannot start; from then on one lets others pass. Nobody comes
-  // meanwhile, and whoever runs at that moment runs as long in both.
+  // Two engines up to the moment at which a request cannot start; from then on one lets others pass. No request comes
+  // meanwhile, and requests that run at that moment run as long in both.
   std::size_t waited = 0;
   std::size_t passed = 0;
   for (unsigned seed = 1; seed != 40; ++seed) {

@@ -151,7 +151,7 @@ TEST_CASE("encoder_cache: holds what a plain cache holds") {
         const auto output = static_cast<std::int64_t>(1 + below(5));
         line.push_back(&f.submit(std::move(images), output));
       }
-      std::set<std::uint64_t> needed;  // by those who run and start
+      std::set<std::uint64_t> needed;  // by requests that run and start
       for (const entry& e : kept) {
         if (e.users != 0) needed.insert(e.hash);
       }

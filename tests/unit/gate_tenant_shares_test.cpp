@@ -187,7 +187,7 @@ TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan")
       std::vector<request*> expected;
       auto i = line.begin();
       while (i != line.end() && expected.size() != most && running.size() != 16) {
-        textbook_deficits refilled = book;  // for good if somebody starts
+        textbook_deficits refilled = book;  // for good if a request starts
         refilled.refill(line);
         if (refilled.credit[(*i)->tenant] <= 0) {
           ++i;
@@ -236,7 +236,7 @@ TEST_CASE("tenant_deficits: those who always wait are charged alike, for their w
       }
       for (const request* r : f.step()) charged[r->tenant] += r->prompt.count();
       for (std::size_t i = 0; i != f.p.size(); ++i) charged[f.p[i].request->tenant] += f.p[i].samples ? 2 : 0;
-      // What eight who run may be charged between two questions is the other part of the bound.
+      // The other part of the bound is what eight running requests may be charged between two questions.
       const std::int64_t bound = 2 * 2 * quantum + 2 * 8 * (longest_prompt + 2 * longest_output);
       REQUIRE(std::abs(charged[0] - charged[1] / 2) <= bound);
     }

@@ -42,8 +42,8 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
     d.advance(at(0));
     request slow;
     slow.prompt = tokens{1000};
-    // The mean does not rise, for no time passes. So it is 1000 tokens more: 10 s by the engine's clock, which are so
-    // many by that of the crowd if the line stays as it is.
+    // The mean does not rise, because no time passes. So it is 1000 tokens more: 10 s by the engine's clock. The
+    // congestion clock shows `guess` then, if the queue stays as it is.
     const double guess = (crowded ? order::crowd_clock::slowest : 1) * 10;
     join(d, slow, at(0));
     CHECK(d.prompts.value() == 0);
@@ -51,7 +51,7 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
     CHECK(earliest_due::due_at(slow) == at(10));
     CHECK(seconds_of(place(slow).turn) == Catch::Detail::Approx(guess));
 
-    // It does not: from 5 on nobody waits, or many do. What counts is what the clock shows when the time is over.
+    // It does not: from 5 on no request waits, or many do. What counts is what the clock shows when the time is over.
     d.advance(at(5));
     std::vector<request> more(30);
     if (crowded) {

@@ -142,7 +142,7 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
     if (!crowded) {
       CHECK_FALSE(d.charge(slow, tokens{}));
       for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
-      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // who has begun does not begin again
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // a request that has begun does not begin again
     }
     // Due at 10. All have begun, and the clock is the engine's; or none has, and it all but stands.
     d.advance(at(8));
@@ -175,7 +175,7 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
   state(prompt).phase = phase::answering;
   CHECK(earliest_due::before(prompt, calm));
   CHECK_FALSE(d.displaces(prompt, calm));
-  // On one level nobody takes another's blocks, however early he is due.
+  // On one level no request takes another's blocks, however early it is due.
   request sooner;
   place(sooner).level = 1;
   place(unread).turn = 10;

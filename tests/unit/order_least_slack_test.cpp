@@ -44,7 +44,7 @@ TEST_CASE("least_slack: the latest start of a prompt, the next token's time of w
   CHECK(start_by(c) == approx(11.8));
   CHECK(d.before(a, c));
   CHECK(d.before(c, b));
-  // A long prompt goes ahead of a short one that came earlier; by less than the margin it displaces nobody.
+  // A long prompt goes ahead of a short one that came earlier; by less than the margin it displaces none.
   CHECK_FALSE(d.displaces(a, c));
   CHECK(d.displaces(a, b));
   CHECK_FALSE(d.displaces(c, b));
@@ -64,7 +64,7 @@ TEST_CASE("least_slack: the latest start of a prompt, the next token's time of w
   CHECK(start_by(a) == approx(18.5));
 }
 
-/// Serves one request at a time, a token a second; who is late by how much, by the deadlines of their last tokens.
+/// Serves one request at a time, a token a second. Returns the worst lateness, by the deadlines of their last tokens.
 template <class Order>
 double worst_lateness(const Order& order, const std::vector<double>& ttft) {
   using job = request_hook_for<Order>;

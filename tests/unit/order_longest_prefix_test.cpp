@@ -63,7 +63,7 @@ template <class Gate>
 using scheduler_of = iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::always,
                                          kv::prefix_cache, kv::csr_tables, Gate>;
 
-/// Runs the plan: everybody in it ends.
+/// Runs the plan: all requests in it end.
 template <class Scheduler>
 std::vector<request*> step(Scheduler& s) {
   const auto plan = s.plan(time_point{}, {});
@@ -156,7 +156,7 @@ TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and nobody
   CHECK(s.cancel(r[1]) == status::ok);
 }
 
-// DLPM (Cao et al. 2025): in the order of what is cached, whoever's tenant has credit; when no tenant that waits has
+// DLPM (Cao et al. 2025): in the order of what is cached, requests of tenants with credit. When no waiting tenant has
 // any, each without credit gets a quantum, until one has. What is computed is charged, each token of an output double.
 TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLPM starts", "[order][gate]") {
   std::mt19937 random{11};

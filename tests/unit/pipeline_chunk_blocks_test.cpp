@@ -86,7 +86,7 @@ TEST_CASE("chunks: who runs grows into what was promised; if it is missed then, 
     CHECK(runs.state().preemptions == 0);
     e.step({.token_budget = 40_tok, .max_chunk = 2_tok});
   }
-  // Never was a block taken from who ranks before; of the two the prompt gave way.
+  // A block was never taken from a request that ranks before. The prompt gave way.
   CHECK(prompt.state().preemptions == 1);
   e.run_out({.token_budget = 40_tok, .max_chunk = 2_tok});
   CHECK(runs.state().preemptions == 0);

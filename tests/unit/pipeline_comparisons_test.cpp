@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// How often an order is asked who is before whom, where many move at once.
+// How often an order is asked which of two goes first, where many move at once.
 
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -86,7 +86,7 @@ TEST_CASE("300,000 who become due at once cost a plan no more than those whom it
   const auto started =
       std::count_if(all.begin(), all.end(), [](const request* r) { return r->state().computed == 64_tok; });
   CHECK(started == 10);
-  // Those who wait still do so as they did, but for the few who were looked at.
+  // Waiting requests still wait as they did, except for the few that were looked at.
   const auto aged = std::count_if(e.requests.begin(), e.requests.end(),
                                   [](const request& r) { return order_state<order::ranked<>>(r).boosted; });
   CHECK(aged <= 256 + 10 + 11);  // plans, and starts
@@ -118,7 +118,7 @@ TEST_CASE("4,096 residents whose quanta end together are put in order with a few
   }
   CHECK(moved);
   CHECK(e.scheduler.resident_count() == n);
-  // A check that those who come are in order, and a pass that merges them.
+  // A check that new requests are in order, and a pass that merges them.
   CHECK(most <= 3 * n);
   CHECK(std::is_sorted(e.scheduler.residents().begin(), e.scheduler.residents().end(),
                        [](const request* a, const request* b) { return order::round_robin::before(*a, *b); }));

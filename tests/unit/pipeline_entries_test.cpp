@@ -56,7 +56,7 @@ TEST_CASE("entries: where they come from, and which of their blocks are new") {
   const step_limits chunks{.max_chunk = 5_tok};
   auto p = e.plan(chunks);
   CHECK(of(p, r) == said{started, 2});
-  e.abandon(p);  // it was not run: nobody has heard of it
+  e.abandon(p);  // it was not run: the engine has not heard of it
   p = e.plan(chunks);
   CHECK(of(p, r) == said{started, 2});
   e.commit(p);
@@ -175,7 +175,7 @@ TEST_CASE("max_starts: so many start and no more; the first that is left out hea
   CHECK(p.decode.size() == 2);
   CHECK(e.why(c) == wait_reason::not_wanted);
   e.commit(p);
-  // One that outranks them displaces nobody then.
+  // A request that outranks them displaces none then.
   request& urgent = e.submit(40, 1, 1);
   p = e.plan({.max_starts = 0});
   CHECK(p.preempted.empty());
@@ -284,7 +284,7 @@ TEST_CASE("forget_prefixes: what was computed before is not found later, nor wha
   for (const request* r : {&half, &aside}) {
     for (const std::uint64_t hash : r->hashes) CHECK_FALSE(e.scheduler.store().knows(hash));
   }
-  // Whoever computes it anew can be found, a preempted one of them, too.
+  // A request that computes it anew can be found, also a preempted one.
   REQUIRE(e.scheduler.preempt(half) == status::ok);
   for (int i = 0; i != 4; ++i) e.step(chunks);
   for (const std::uint64_t hash : half.hashes) CHECK(e.scheduler.store().knows(hash));

@@ -43,8 +43,8 @@ struct device {
   void copy(std::vector<int>& to, std::vector<int>& from, kv::block_id a, kv::block_id b) const {
     std::copy_n(from.begin() + 4 * static_cast<std::ptrdiff_t>(a), 4, to.begin() + 4 * static_cast<std::ptrdiff_t>(b));
   }
-  /// Runs a plan: the copies in their order, for one may read what another wrote; then what goes out, then what comes
-  /// in; then each entry writes the KV of its tokens, and reads that of all before.
+  /// Runs a plan. The copies go in their order, because one may read what another wrote. Then comes what goes out, then
+  /// what comes in. Then each entry writes the KV of its tokens, and reads that of all before.
   void run(const typename Engine::plan_type& p) {
     for (const auto& c : p.copies) copy(slots, slots, c.from, c.to);
     for (const auto& t : p.swap_out) {
@@ -140,7 +140,7 @@ TEMPLATE_TEST_CASE("fork: shares the full blocks, and copies the one that is not
   CHECK(e.scheduler.device_blocks_held() == 4_blk);
   CHECK(e.scheduler.why(child) == wait_reason::not_planned);
 
-  auto p = e.plan({.max_batch = 1});  // whoever is in it
+  auto p = e.plan({.max_batch = 1});  // whichever request is in it
   REQUIRE(p.copies.size() == 1);
   CHECK(p.copies[0].from == mine[2]);
   CHECK(p.copies[0].to == its[2]);

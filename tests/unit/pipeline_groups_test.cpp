@@ -66,7 +66,7 @@ TEST_CASE("groups: a window frees its blocks behind itself, and a state is one b
   REQUIRE(s.submit(r, {}) == status::accepted);
   auto plan = step(s, {.token_budget = 20_tok});
   CHECK(plan[0].new_blocks == 5 + 5 + 3);
-  // Of 20 tokens the next looks at the last 9, and at the state after the last.
+  // With 20 tokens, the next one looks at the last 9, and at the state after the last.
   CHECK(s.blocks_held(r) == blocks{5 + 3 + 1});
   CHECK(s.tables().first_block(0, r.state().row) == 0);
   CHECK(s.tables().first_block(1, r.state().row) == 2);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A prompt of more than 16,384 tokens leaves half of what it could take to the prompts behind it, and gets back what
+// A prompt of more than 16,384 tokens leaves half of what it could take to the prompts behind it. It gets back what
 // they leave over.
 
 #include <tessera/compose/due_first.hpp>

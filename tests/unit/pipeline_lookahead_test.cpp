@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// KV slots for speculative tokens: where blocks are free and the budget lasts, at nobody's cost, and no longer than the
-// step.
+// KV slots for speculative tokens: where blocks are free and the budget lasts, at no request's cost, and no longer than
+// the step.
 
 #include <tessera/order/round_robin.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>

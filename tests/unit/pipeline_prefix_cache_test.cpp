@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
-// What a scheduler does with a prefix cache: answers are found like prompts, requests say what is to be kept, a router
-// hears what is there, and hashes may have 128 bits.
+// What a scheduler does with a prefix cache. Answers are found like prompts, and requests say what is to be kept. A
+// router hears what is there, and hashes may have 128 bits.
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Prompts that begin alike and come together: what they share is computed once, and nobody waits longer for that than
-// it takes.
+// Prompts that begin alike and come together: what they share is computed once, and no request waits longer for that
+// than it takes.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/adapter_slots.hpp>

@@ -91,8 +91,8 @@ TEST_CASE("chunks: a token is left to each that a scan counts, over random prior
       e.commit(p);
       continue;
     }
-    // What had been planned when its turn came: all of higher or equal priority that were there before it, except those
-    // that wait again and rank behind it.
+    // What had been planned when its turn came: all of higher or equal priority that were there before it. Requests
+    // that wait again and rank behind it are left out.
     std::int64_t before = 0;
     std::int64_t owed = 0;
     for (const request* r : e.scheduler.residents()) {

@@ -265,7 +265,7 @@ TEST_CASE("residents: whoever stood before the bookmark does until he goes or mo
         std::erase(front, &r);
       }
       s.check();
-      // Nobody who stood there has got behind it, and whoever stands before one of them is counted in.
+      // No request in front of the mark has got behind it, and each that is before one of them is counted in.
       const std::size_t mark = s.residents.bookmark();
       REQUIRE(mark <= s.residents.size());
       for (const request* r : front) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Requests that stand aside with their place kept, KV that is on its way, blocks that are copied out after their
-// request has left, and the deadlines of all three. Random sequences of these are in tests/property.
+// Parked requests with their place kept, KV that is on its way, and blocks that are copied out after their request has
+// left. Also the deadlines of all three. Random sequences of these are in tests/property.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -97,7 +97,7 @@ TEST_CASE("park: who is parked while a plan is open, and then leaves, is forgott
   REQUIRE(f.scheduler.abandon(open) == status::ok);
   REQUIRE(f.scheduler.cancel(*refused) == status::ok);
   refused.reset();
-  for (int i = 0; i != 4; ++i) f.commit(plan());  // publishes; under AddressSanitizer nobody looks at who is gone
+  for (int i = 0; i != 4; ++i) f.commit(plan());  // publishes; AddressSanitizer sees a look at `refused`
   CHECK(r[0].generated() > tokens{});
   CHECK(f.scheduler.cancel(r[0]) == status::ok);
   CHECK(f.scheduler.idle());

@@ -206,8 +206,8 @@ TEST_CASE("suspend: its row is taken, and admission counts without its blocks") 
   f.abandon(p);
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 
-  // 32 tokens in all. One holds 3 blocks and stands aside; in the 20 that are left the two others are too many, by the
-  // estimate 23, and they are not when it has gone.
+  // There are 32 tokens in all. One request holds 3 blocks and is parked. In the 20 that are left the two others are
+  // too many, by the estimate 23, and they are not when it has gone.
   std::deque<request> s{make(9, 1), make(2, 2), make(8, 2)};
   fixture<admit::future_peak> g{small};
   REQUIRE(g.submit(s[0]) == status::accepted);

@@ -53,7 +53,7 @@ TEST_CASE("least_in_line: whom nobody that may be chosen has less in line than, 
     REQUIRE(may(views[at]));
     for (std::size_t k = 0; k != views.size(); ++k) {
       if (!may(views[k]) || k == at) continue;
-      // In turn: who comes before it, from `from` on, has more.
+      // In turn: an instance that comes before it, from `from` on, has more.
       const auto place = [&](std::size_t i) { return (i + views.size() - from) % views.size(); };
       REQUIRE((place(k) < place(at) ? views[k].line > views[at].line : views[k].line >= views[at].line));
     }

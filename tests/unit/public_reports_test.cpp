@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // What users of other engines have reported in public, and what must not happen here. Each test names the report:
-// project and number. Reports whose right value another test proves are not repeated here.
+// project and number. Reports with a right value that another test proves are not repeated here.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
@@ -118,7 +118,7 @@ TEST_CASE("blocks that are being sent are not evicted from the prefix cache (Ten
 
 namespace {
 
-/// Of a model with layers of full attention and layers with a window of 10 tokens.
+/// For a model with layers of full attention and layers with a window of 10 tokens.
 struct windowed : request_hook {
   [[nodiscard]] std::array<std::span<const std::uint64_t>, 2> prefix_hashes() const noexcept { return {}; }
 };

@@ -25,8 +25,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 using pairs = std::deque<std::pair<float, std::int64_t>>;
 
-/// The fitted function from its definition: groups by the place of the middle one of equal scores, and the min-max
-/// formula of isotonic regression, which pools nothing. Lengths must be small enough for means in double.
+/// The fitted function from its definition. It has groups by the place of the middle one of equal scores, and the
+/// min-max formula of isotonic regression, which pools nothing. Lengths must be small enough for means in double.
 class oracle {
  public:
   oracle(const pairs& window, std::size_t groups) {

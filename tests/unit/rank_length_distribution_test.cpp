@@ -23,8 +23,8 @@ using tessera_test::approx;
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// A life table as in a textbook, for lengths below 16, where each length is a bin: who is censored at n has n at
-/// least, and was at risk for half of it.
+/// A life table as in a textbook, for lengths below 16, where each length is a bin. An output that is censored at n has
+/// at least n, and was at risk for half of it.
 class life_table {
  public:
   life_table(const std::vector<std::int64_t>& ended, const std::vector<std::int64_t>& censored) {
@@ -128,7 +128,7 @@ TEST_CASE("length distribution: the output that a token belongs to, by score") {
   CHECK(d.length_bias(2.0F) == approx(2).epsilon(0.05));
   CHECK(d.length_bias(nan) == approx(1.5).epsilon(0.05));
 
-  // Who runs through the last bin counts for the longest.
+  // An output that runs through the last bin counts for the longest.
   auto other = storage_for<length_distribution>({.window = 8, .groups = 1});
   length_distribution longest{other};
   longest.observe(nan, tokens{10});

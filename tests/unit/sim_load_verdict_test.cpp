@@ -71,14 +71,14 @@ TEST_CASE("load: a trend is as Mann and Kendall's, and Sen's", "[sim]") {
 }
 
 TEST_CASE("load: what is carried, and what is not", "[sim]") {
-  // Of 200 runs each (20, where that takes too long). The judgement is about long runs: an hour of 16 servers that take
-  // a second for a request.
+  // Each line counts 200 runs (20, where that takes too long). The judgement is about long runs: an hour of 16 servers
+  // that take a second for a request.
   CHECK(overloads(16, 0.5, 3600) == 0);
   CHECK(overloads(16, 0.8, 3600) == 0);
   CHECK(overloads(16, 0.9, 3600) <= 2);
   CHECK(overloads(16, 1.05, 3600) >= runs - 2);
   CHECK(overloads(16, 1.2, 3600) == runs);
-  // Of a short run less is known, but an overload of a fifth shows.
+  // Less is known of a short run, but an overload of a fifth shows.
   CHECK(overloads(16, 0.8, 60) <= 4);
   CHECK(overloads(16, 1.2, 60) >= 3 * runs / 4);
 }
