@@ -428,7 +428,7 @@ TEMPLATE_TEST_CASE("queue_discipline: before is a strict total order, displaces 
   CHECK(displacements > 0);
 }
 
-TEMPLATE_TEST_CASE("queue_discipline: who ages is before those of his priority who are not due, in the order of dues",
+TEMPLATE_TEST_CASE("queue_discipline: aged requests precede those of their priority that are not due, in order of dues",
                    "[conformance][queue]", TESSERA_TEST_MODELS) {
   using R = typename TestType::request_type;
   using D = typename TestType::discipline;

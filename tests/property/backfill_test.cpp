@@ -290,9 +290,9 @@ void compare() {
 
 }  // namespace
 
-TEST_CASE("backfill delays nobody who is first in line: fcfs") { compare<order::fcfs>(); }
-TEST_CASE("backfill delays nobody who is first in line: fcfs, by future peaks") {
+TEST_CASE("backfill does not delay the first in line: fcfs") { compare<order::fcfs>(); }
+TEST_CASE("backfill does not delay the first in line: fcfs, by future peaks") {
   compare<order::fcfs, admit::future_peak>();
 }
-TEST_CASE("backfill delays nobody who is first in line: ranked") { compare<order::ranked<>>(); }
-TEST_CASE("backfill delays nobody who is first in line: round_robin") { compare<order::round_robin>(); }
+TEST_CASE("backfill does not delay the first in line: ranked") { compare<order::ranked<>>(); }
+TEST_CASE("backfill does not delay the first in line: round_robin") { compare<order::round_robin>(); }

@@ -138,7 +138,7 @@ TEST_CASE("cascade: every request ends, no token twice, at most three transfers,
   CHECK(moves > 200);
 }
 
-TEST_CASE("cascade: whoever dies during a hand-over, every request ends, and no token twice") {
+TEST_CASE("cascade: whichever dies during a hand-over, every request ends, and no token twice") {
   std::size_t moves = 0;
   double unresolved = 0;
   std::uint64_t recovered = 0;
@@ -215,7 +215,7 @@ TEST_CASE("cascade: a sequence that outgrows its range is handed over, in a few 
   }
 }
 
-TEST_CASE("cascade: message times are drawn: of those that bid alike nobody is always the first to answer") {
+TEST_CASE("cascade: message times are drawn: of those that bid alike none is always the first to answer") {
   // One request at a time outgrows the first stage, while the four of the second are idle.
   auto options = toy_cluster(5, 100);
   std::vector<trace_row> rows;

@@ -87,7 +87,7 @@ TEST_CASE("cluster: one request alone") {
   CHECK(result.numbers.throughput_tokens_per_s == approx(6 / all));
 }
 
-TEST_CASE("cluster: what is measured is who arrives in the window, and what is generated while it lasts") {
+TEST_CASE("cluster: requests that arrive in the window are measured, and what is generated while it lasts") {
   // One token a request, a step of half a second for each: at 1, 3, 5, ... 19 s.
   std::vector<trace_row> rows;
   for (int i = 0; i != 10; ++i) rows.push_back(row(1 + 2 * i, 10, 0, 1));
@@ -202,7 +202,7 @@ TEST_CASE("cluster: requests say the limit of their answers, not their lengths, 
   CHECK(said(tokens{70}, tokens{4}, false) == std::tuple{limits{4, 4, 4, 4, 4}, all_fit, 3, 1});
 }
 
-TEST_CASE("cluster: nobody is refused for its limit alone, and an admission by limits sees no lengths") {
+TEST_CASE("cluster: none is refused for its limit alone, and an admission by limits sees no lengths") {
   using careful = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak>;
   std::mt19937_64 random{21};
   std::size_t differ = 0;

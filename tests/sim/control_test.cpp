@@ -176,7 +176,7 @@ struct counts_anew {
   }
 };
 
-TEST_CASE("control: views say what those who wait need, at every event") {
+TEST_CASE("control: views say what waiting requests need, at every event") {
   std::size_t waited = 0;
   std::size_t preempted = 0;
   std::size_t migrated = 0;
@@ -514,7 +514,7 @@ struct fickle : restless {
   }
 };
 
-TEST_CASE("control: requests whose migrations are called off at any moment lose nothing and all end") {
+TEST_CASE("control: requests with migrations that are called off at any moment lose nothing and all end") {
   std::size_t cut = 0;
   for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     auto options = toy_cluster(2 + seed % 3, seed % 2 == 0 ? 400 : 40);

@@ -241,7 +241,7 @@ TEST_CASE("due_first: where decoding takes least while memory is plenty, unless 
   CHECK(places(20'000) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("due_first: not where decoding takes least, if those who follow would wait there for each other") {
+TEST_CASE("due_first: not where decoding takes least, if later requests would wait there for each other") {
   // One that holds 70,000 tokens decodes on 0 all the time. With so many prompts as come the others would be slower
   // on 1 alone, or have to wait there for a place in its batch.
   struct all {

@@ -79,7 +79,7 @@ timeline explain(cluster_options o, const std::vector<trace_row>& rows, std::siz
   return t;
 }
 
-TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]") {
+TEST_CASE("a request that loses its blocks is told for which other, and how it comes back", "[sim]") {
   // 8 blocks. Both prompts take 3; at 0.5 s the first takes a fourth, at 1 s the second. With its 65th token, in the
   // 18th step, the first needs a fifth, and there is none. Until it ends, with its 30th token, there is no room
   // for 4.
@@ -121,7 +121,7 @@ TEST_CASE("a change of phase, and where it leads, is told", "[sim]") {
   CHECK(t.result.requests[1].migrations == 1);
 }
 
-TEST_CASE("scores, and that nobody waits for ever, are told", "[sim]") {
+TEST_CASE("scores, and that none waits for ever, are told", "[sim]") {
   // One runs at a time, for 1 s. The second goes behind all that come later, until it has been there for 2 s.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
@@ -139,7 +139,7 @@ TEST_CASE("scores, and that nobody waits for ever, are told", "[sim]") {
   CHECK(t.says(4, "first in line (ahead of those with scores, because it came more than 2 s ago)"));
 }
 
-TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
+TEST_CASE("an auction is told: which asked, which bid, which won", "[sim]") {
   // It has 64 tokens at 4.25 s. A message takes 50 us. It decodes once more while three blocks are copied, and stops
   // for the last one, 0.016 s and the message that hands it over.
   const std::vector<trace_row> rows{row(0, 48, 0, 40)};
@@ -302,7 +302,7 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
   CHECK(defragmented > 0);
 }
 
-TEST_CASE("who has no instance for ever is told so, and not that he is too long", "[sim]") {
+TEST_CASE("a request without an instance for ever is told so, and not that it is too long", "[sim]") {
   const std::vector<trace_row> rows{row(0, 16, 0, 400), row(1, 16, 0, 5), row(9, 16, 0, 5)};
   cluster_options o = toy_cluster(1, 100);
   o.faults = {{.instance = 0, .at_s = 0.5}};
@@ -336,7 +336,7 @@ TEST_CASE("what can be asked", "[sim]") {
   CHECK_THROWS_WITH(sim::require_request({.request = 3}, 3), "there is no request 3 to explain: they are 0 to 2");
 }
 
-TEST_CASE("a second is told of all who decide in it", "[sim]") {
+TEST_CASE("a second is told of all that decide in it", "[sim]") {
   const std::vector<trace_row> rows{row(0, 48, 0, 30), row(0, 48, 0, 30)};
   cluster_options o = toy_cluster(1, 8);
   const auto second = [&](double from_s) {

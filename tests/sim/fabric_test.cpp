@@ -129,7 +129,7 @@ TEST_CASE("fabric: what a transfer cannot use goes to the others") {
   CHECK(f.next_end_s() == approx(0.5 + 60.0 / 45));
 }
 
-TEST_CASE("fabric: every transfer has a full link on which nobody is faster, and no link carries more than it can") {
+TEST_CASE("fabric: every transfer has a full link on which none is faster, and no link carries more than it can") {
   // This is what max-min fair means, and there is only one such assignment.
   std::mt19937_64 random{15};
   for (int round = 0; round < 400; ++round) {
@@ -176,7 +176,7 @@ TEST_CASE("fabric: every transfer has a full link on which nobody is faster, and
   }
 }
 
-TEST_CASE("fabric: who is told of an end may start and cancel transfers") {
+TEST_CASE("fabric: a listener that hears of an end may start and cancel transfers") {
   fabric f{4, 100};
   for (std::size_t from = 0; from != 3; ++from) f.start(0, from, 3, bytes{100}, from);
   std::vector<std::size_t> order;

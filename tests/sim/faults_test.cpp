@@ -100,7 +100,7 @@ TEST_CASE("faults: what was on an instance that dies is computed again elsewhere
   CHECK(result.timeline.back().live == 1);
 }
 
-TEST_CASE("faults: nobody knows of a death before it is detected; what is sent there waits") {
+TEST_CASE("faults: a death is unknown before it is detected; what is sent there waits") {
   cluster_options o = toy_cluster(2, 100);
   o.faults = {death(0, 1, 10)};
   o.detection_s = 2;
@@ -213,7 +213,7 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   CHECK(waiting.run(rows, quiet).numbers.completed == rows.size());
 }
 
-TEST_CASE("faults: who waits for an instance, or with one whose death nobody knows of, waits") {
+TEST_CASE("faults: a request that waits for an instance, or with one that has died unnoticed, waits") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 600; ++i) rows.push_back(row(i, 20, 0, 2));
   auto options = toy_cluster(2, 1000);
@@ -243,7 +243,7 @@ TEST_CASE("faults: one that is dead does not die again") {
   CHECK(result.requests[1].finish == 20.5);
 }
 
-TEST_CASE("faults: who hangs ends no step, and loses nothing") {
+TEST_CASE("faults: an instance that hangs ends no step, and loses nothing") {
   cluster_options o = toy_cluster(1, 100);
   o.faults = {{.kind = fault_kind::hangs, .instance = 0, .at_s = 0.625, .for_s = 10},
               {.kind = fault_kind::hangs, .instance = 0, .at_s = 5, .for_s = 3},  // it hangs already
@@ -326,7 +326,7 @@ struct restless {
   int* went = nullptr;
 };
 
-TEST_CASE("faults: whose prompt is computed again stays until it has its next token") {
+TEST_CASE("faults: a request with its prompt computed again stays until it has its next token") {
   cluster_options o = toy_cluster(3, 60);
   o.instance.step.token_budget = tokens{16};  // in chunks
   o.detection_s = 0.5;

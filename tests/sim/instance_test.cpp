@@ -77,7 +77,7 @@ double prefill(const sim::step_timer& timer, std::int64_t first, std::int64_t co
   return timer(s);
 }
 
-TEST_CASE("instance: the scheduler's wall time is that of its own step, and not measured where nobody asks") {
+TEST_CASE("instance: the scheduler's wall time is that of its own step, and not measured where it is not asked for") {
   sim::instance_options o = toy_cluster(1, 100).instance;
   bench<fcfs<request>> measured{o};
   o.times_scheduler = false;

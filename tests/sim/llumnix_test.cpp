@@ -63,14 +63,14 @@ TEST_CASE("llumnix: a new request goes where each request has the most memory le
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, same)) == std::vector<std::uint32_t>{0, 1, 0});
 }
 
-TEST_CASE("llumnix: whoever starts in the step under way has its blocks, and does not wait for them as well") {
+TEST_CASE("llumnix: a request that starts in the step under way has its blocks, and does not wait for them as well") {
   // When the third comes, the first has 43 of 100 blocks, and the second 30, in its first step: 57 and 70 are left.
   const std::vector<trace_row> rows{row(0, 640, 0, 200), row(10, 480, 0, 9), row(10.2, 16, 0, 4)};
   const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, rows)) == std::vector<std::uint32_t>{0, 1, 1});
 }
 
-TEST_CASE("llumnix: of an instance that has died and that nobody knows of it is believed what it said last") {
+TEST_CASE("llumnix: of an instance that has died unnoticed it is believed what it said last") {
   // Each has one that runs, with 10 of 100 blocks, and four that wait for as many: (90 - 40) / 5. Without the waiting
   // ones it would be 90 / 5, and all that come next would go there.
   auto options = toy_cluster(2, 100);

@@ -179,7 +179,7 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   CHECK(window.rows(all, lengths, true).size() == 500);
 }
 
-TEST_CASE("replanning: in a window's rows who reasons does so as long as is known, and nobody for longer than he may") {
+TEST_CASE("replanning: in a window's rows a request reasons as long as is known, and none for longer than it may") {
   std::vector<request> all(6);
   double served = 0;
   sim::traffic_window window{100};

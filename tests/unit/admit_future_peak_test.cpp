@@ -91,7 +91,7 @@ struct moment {
 
 }  // namespace
 
-TEST_CASE("future_peak admits whoever comes first") {
+TEST_CASE("future_peak admits whichever comes first") {
   request big;
   set(big, 1'000'000, 0, 1'000'000);
   const admission_view<request> nothing{

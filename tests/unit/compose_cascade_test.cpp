@@ -178,7 +178,7 @@ std::size_t routed(const stage_map& map, tokens length, std::vector<std::size_t>
   return tessera_test::in_turn(equals, turns[best.stage]);
 }
 
-TEST_CASE("stage map: routes as its words say, whoever is there") {
+TEST_CASE("stage map: routes as its words say, whichever instances are there") {
   std::mt19937_64 random{1};
   auto storage = storage_for<stage_map>(six);
   stage_map map{storage, three};

@@ -21,7 +21,7 @@ constexpr auto never = tessera::duration::forever();
 
 }  // namespace
 
-TEST_CASE("pars: those that wait start in order of score, and who runs is not interrupted (section III-B)") {
+TEST_CASE("pars: those that wait start in order of score, and running ones are not interrupted (section III-B)") {
   // Memory for one. A runs to its end although B, C and D are expected to be shorter; then the shortest of them.
   const auto r = timeline<scheduler>({{0, 4, 0, 9}, {1, 3, 0, 5}, {2, 1, 0, 2}, {3, 2, 0, 4}}, 1,
                                      {.threshold = never, .watermark = 0});

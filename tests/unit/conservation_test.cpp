@@ -105,7 +105,7 @@ double token_seconds(const std::vector<job>& jobs, const std::deque<request>& al
   return sum;
 }
 
-TEST_CASE("no order: where nobody is interrupted, waiting weighted by length is conserved") {
+TEST_CASE("no order: where none is interrupted, waiting weighted by length is conserved") {
   std::mt19937 random{12};
   bool other_order = false;
   for (int k = 0; k != (tessera_test::is_slow ? 15 : 40); ++k) {

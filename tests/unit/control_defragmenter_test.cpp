@@ -137,7 +137,7 @@ TEST_CASE("defragmenter: several small ones where that sends less") {
   CHECK(one[0].held == blocks{20});
 }
 
-TEST_CASE("defragmenter: left alone are workers with freeness, without demand, or whose blocks all are of use") {
+TEST_CASE("defragmenter: left alone are workers with freeness, without demand, or with all their blocks in use") {
   const auto moves_with = [](std::int64_t total, std::int64_t demand, const std::vector<std::int64_t>& lengths) {
     cluster c;
     c.add(total, demand, lengths);
@@ -531,7 +531,7 @@ TEST_CASE("defragmenter: how far from the best plan, by exhaustive search") {
 // --- one epoch of both
 // ------------------------------------------------------------------------------------------------
 
-TEST_CASE("phasor: an epoch has the role change and the moves, and moves nothing of who changes") {
+TEST_CASE("phasor: an epoch has the role change and the moves, and moves nothing of a worker that changes") {
   cluster c;
   c.add(100, 20, {30, 9, 12, 41});
   c.add(100, 20, {}, role::decode);

@@ -182,7 +182,7 @@ TEST_CASE("flow: a burst promotes, the cool-down holds, and the worker is recall
   CHECK(change == role_change{2, role::mixed, role::prefill});
 }
 
-TEST_CASE("flow: nobody is recalled whose pool would be the worse for it") {
+TEST_CASE("flow: none is recalled if its pool would be the worse for it") {
   fixture f{3, {.cooldown = 1}};
   // Alone, worker 0 would be at 0.4 beside 0.5: 0.7 is above 0.5, and yet the worker stays.
   const std::vector<worker> w{make(role::prefill, 0.7, 1), make(role::prefill, 0.7, 1, true),
@@ -253,7 +253,7 @@ TEST_CASE("flow: a change that takes several epochs is made once") {
   CHECK(f.controller.decide(w) == role_change{5, role::mixed, role::prefill});
 }
 
-TEST_CASE("flow: who is changing is not changed again, and is nobody's last worker") {
+TEST_CASE("flow: a changing worker is not changed again, and is the last worker of no pool") {
   fixture f{3, {.cooldown = 0}};
   std::vector<worker> w{make(role::prefill, 1, 1, true), make(role::prefill, 1, 1, true), make(role::decode, 1, 0.9)};
   CHECK(f.controller.decide(w) == role_change{0, role::prefill, role::mixed});

@@ -37,7 +37,7 @@ report of(std::uint64_t epoch, std::size_t requests, blocks held, std::uint64_t 
 
 std::vector<replica_id> listed(std::span<const replica_id> ids) { return {ids.begin(), ids.end()}; }
 
-TEST_CASE("fleet ledger: what is reserved counts at once, and stale reports herd nobody") {
+TEST_CASE("fleet ledger: what is reserved counts at once, and stale reports herd none") {
   fixture f{4};
   placement::join_shortest_queue policy;
   std::vector<int> sent(4);
@@ -138,7 +138,7 @@ TEST_CASE("fleet ledger: a replica that is silent is not chosen, unless all are"
   CHECK(listed(f.l.rank(policy, 3)) == std::vector<replica_id>{2});
 }
 
-TEST_CASE("fleet ledger: who joins while nobody reports is one among the others") {
+TEST_CASE("fleet ledger: a replica that joins while none reports is one among the others") {
   fixture f{4, {.silence = 5_s}};
   placement::join_shortest_queue policy;
   CHECK(f.l.fence(3, 1));
@@ -242,7 +242,7 @@ TEST_CASE("fleet ledger: a full book and calls that make no sense are values") {
   CHECK(f.l.join(0, 0, {.capacity = 1_blk}, at(0)) == status::invalid);
 }
 
-TEST_CASE("fleet ledger: who is not named for a lease is given back") {
+TEST_CASE("fleet ledger: a request that is not named for a lease is given back") {
   fixture f{2, {.lease = 10_s, .silence = 60_s, .tight = 100_blk}};
   REQUIRE(ok(f.l.reserve(1, 0, {.prompt = 16_tok}, at(0))));
   REQUIRE(ok(f.l.reserve(2, 0, {.prompt = 16_tok}, at(0))));

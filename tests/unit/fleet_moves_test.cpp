@@ -92,7 +92,7 @@ TEST_CASE("fleet moves: random loads come to rest under both policies, with a de
   }
 }
 
-TEST_CASE("fleet moves: the policy chooses among replicas that have room, so nobody waits for one that has none") {
+TEST_CASE("fleet moves: the policy chooses among replicas that have room, so none waits for one that has none") {
   fixture f{3, {.tight = 20_blk}};
   for (request_id r = 0; r != 9; ++r) f.runs(r, 0, 10);
   // The second holds nothing yet, but a burst waits there.
@@ -195,7 +195,7 @@ TEST_CASE("fleet moves: what happens to a request while it moves is asked about 
   CHECK(away.asked == 1);
 }
 
-TEST_CASE("fleet moves: nobody who decodes goes to where prompts are, or to who changes its role") {
+TEST_CASE("fleet moves: none that decodes goes to where prompts are, or to a replica that changes its role") {
   auto storage = storage_for<ledger>({.replicas = 3});
   ledger l{storage, {.tight = 20_blk}};
   REQUIRE(ok(l.join(0, 1, {.capacity = 100_blk, .role = control::role::decode}, at(0))));
@@ -229,7 +229,7 @@ TEST_CASE("fleet moves: tight replicas take turns in giving requests away") {
   CHECK(gave == std::vector<int>{2, 2, 2, 2, 2, 2, 0});
 }
 
-TEST_CASE("fleet moves: who asks once is asked once, and a move that is said twice is one") {
+TEST_CASE("fleet moves: a request that asks once is asked once, and a move that is said twice is one") {
   fixture f{2};
   struct stays {
     std::size_t operator()(const fleet::candidates<>&, std::size_t here, blocks, blocks) noexcept {

@@ -29,7 +29,7 @@ using tessera_test::start_or_skip::roomy;
 
 }  // namespace
 
-TEST_CASE("adapter_slots: who needs another adapter is skipped, and the others are not held up") {
+TEST_CASE("adapter_slots: a request that needs another adapter is skipped, and the others are not held up") {
   fixture<gate::adapter_slots> f{roomy, {.slots = 2}};
   request& a = f.submit(4, 3, 1);
   request& b = f.submit(4, 1, 2);
@@ -50,7 +50,7 @@ TEST_CASE("adapter_slots: who needs another adapter is skipped, and the others a
   CHECK(f.scheduler.gate().users(1) + f.scheduler.gate().users(3) == 0);
 }
 
-TEST_CASE("adapter_slots: starts whom a plain list would start") {
+TEST_CASE("adapter_slots: starts what a plain list would start") {
   std::mt19937_64 random{7};
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::size_t skipped_in_all = 0;
@@ -133,7 +133,7 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
   CHECK(held_back > 40);
 }
 
-TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slot") {
+TEST_CASE("adapter_slots: none waits for ever behind a stream that keeps a slot") {
   // Two slots, with adapters that always have a running request, and two more requests that come in each step.
   for (const std::size_t most : {std::size_t{0}, std::size_t{1}, std::size_t{10}, ~std::size_t{0}}) {
     fixture<gate::adapter_slots> f{roomy, {.slots = 2, .most_overtaken = most}};
@@ -174,7 +174,7 @@ TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slo
   }
 }
 
-TEST_CASE("adapter_slots: who is watched may leave, in a plan that is open, too") {
+TEST_CASE("adapter_slots: the watched request may leave, in a plan that is open, too") {
   fixture<gate::adapter_slots> f{roomy, {.slots = 1, .most_overtaken = 2}};
   f.submit(4, 100, 1);
   f.step();

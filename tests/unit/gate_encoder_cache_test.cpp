@@ -74,7 +74,7 @@ TEST_CASE("encoder_cache: a step encodes so much, and equal images once") {
   CHECK(f.step() == std::vector{&b, &c, &e, &again});  // what is cached is not encoded
 }
 
-TEST_CASE("encoder_cache: nobody waits for ever behind a stream of small ones") {
+TEST_CASE("encoder_cache: none waits for ever behind a stream of small ones") {
   for (const std::size_t most : {std::size_t{0}, std::size_t{5}, ~std::size_t{0}}) {
     fixture f{{.per_step = 100_tok, .capacity = 100_tok, .most_overtaken = most}};
     std::uint64_t hash = 0;
@@ -96,7 +96,7 @@ TEST_CASE("encoder_cache: nobody waits for ever behind a stream of small ones") 
   }
 }
 
-TEST_CASE("encoder_cache: who runs keeps its outputs, others make room") {
+TEST_CASE("encoder_cache: a running request keeps its outputs, others make room") {
   fixture f{{.per_step = 1000_tok, .capacity = 100_tok}};
   CHECK(f.scheduler.submit(f.make({{1, 60_tok}, {2, 60_tok}}), time_point{}) == status::refused);
   request& a = f.submit({{1, 60_tok}}, 3);

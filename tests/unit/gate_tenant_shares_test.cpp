@@ -94,7 +94,7 @@ TEST_CASE("fair_tenants: one start in a plan is the textbook's") {
   CHECK(overtakes > 300);
 }
 
-TEST_CASE("fair_tenants: a tenant who floods the queue gets no more than another") {
+TEST_CASE("fair_tenants: a tenant that floods the queue gets no more than another") {
   fixture<gate::fair_tenants> f{{.requests = 4096, .blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
   for (int i = 0; i != 300; ++i) f.submit(32, 16, 0, 1);
   for (int i = 0; i != 30; ++i) f.submit(32, 16, 0, 2);
@@ -122,7 +122,7 @@ TEST_CASE("fair_tenants: a fork does not pay for its parent's prompt, though not
   CHECK(had() == 100 + 4 * 2 * 2);
 }
 
-TEST_CASE("fair_tenants: who is parked holds nobody up") {
+TEST_CASE("fair_tenants: a parked request holds none up") {
   fixture<gate::fair_tenants> f{roomy, {}};
   request& a = f.submit(100, 1, 0, 1);
   f.step();  // the first has had something
@@ -162,7 +162,7 @@ struct textbook_deficits {
 
 }  // namespace
 
-TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan") {
+TEST_CASE("tenant_deficits: starts what the textbook starts, several in a plan") {
   std::mt19937_64 random{17};
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::size_t overtakes = 0;
@@ -216,7 +216,7 @@ TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan")
   CHECK(overtakes > 300);
 }
 
-TEST_CASE("tenant_deficits: those who always wait are charged alike, for their weights") {
+TEST_CASE("tenant_deficits: tenants that always wait are charged alike, for their weights") {
   std::mt19937_64 random{23};
   for (const std::int64_t quantum : {1, 64, 1000}) {
     gate::basic_tenant_deficits<4> gate{.quantum = quantum};

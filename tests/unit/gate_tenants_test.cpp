@@ -233,7 +233,7 @@ void refuses_strangers() {
 
 }  // namespace
 
-TEST_CASE("a tenant out of range is refused, and charged to nobody") {
+TEST_CASE("a tenant out of range is refused, and charged to none") {
   refuses_strangers<gate::fair_tenants>();
   refuses_strangers<gate::tenant_deficits>();
   refuses_strangers<gate::all<gate::in_line, gate::fair_tenants>>();

@@ -13,7 +13,7 @@ namespace {
 
 using tessera::order::crowd_clock;
 
-TEST_CASE("crowd_clock: while nobody waits it is the engine's, whatever that began with") {
+TEST_CASE("crowd_clock: while none waits it is the engine's, whatever that began with") {
   crowd_clock c;
   CHECK(c.at(1.8e9) == 1.8e9);
   c.advance(1.8e9);

@@ -36,7 +36,7 @@ struct expects_twice {
   }
 };
 
-TEST_CASE("earliest_due: who reasons on is expected anew once a slice, up to so many times what was expected first") {
+TEST_CASE("earliest_due: reasoning that goes on is expected anew once a slice, up to a multiple of the first") {
   using by_age = order::earliest_due<expects_twice>;
   by_age d{.pace = duration{1.0}, .slice = tokens{5}, .revised = 4};
   request r;
@@ -71,7 +71,7 @@ TEST_CASE("earliest_due: who reasons on is expected anew once a slice, up to so 
   CHECK(by_age::before(r, later));
 }
 
-TEST_CASE("earliest_due: the young overtake who has reasoned for long, and take no place of his") {
+TEST_CASE("earliest_due: the young overtake one that has reasoned for long, and take no place of it") {
   order::earliest_due<expects_twice> d{.slice = tokens{100}};
   request old;
   state(old).phase = phase::reasoning;
@@ -117,7 +117,7 @@ TEST_CASE(
   CHECK(seconds(5000) == 2 * seconds(0));
 }
 
-TEST_CASE("earliest_due: the heavier the tail, the longer who reasons on is overtaken") {
+TEST_CASE("earliest_due: the heavier the tail, the longer a request that reasons on is overtaken") {
   auto storage = storage_for<rank::length_distribution>({.window = 1024, .groups = 1});
   rank::length_distribution lengths{storage};
   for (int i = 0; i != 1000; ++i) lengths.observe(0, tokens{i % 100 == 0 ? 12'000 : 60});
@@ -183,7 +183,7 @@ TEST_CASE("earliest_due: no bound is no bound, and never more is never more, wha
   CHECK(later(0, 1) == 0);
 }
 
-TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
+TEST_CASE("earliest_due: one that reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
   queue q;
   request early;
   q.push(early, at(0));
@@ -207,7 +207,7 @@ TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgen
   while (!q.empty()) q.pop_front();
 }
 
-TEST_CASE("earliest_due: where moves cost all who are here, reasoning displaces those whose readers can wait longer") {
+TEST_CASE("earliest_due: where moves cost all that are here, reasoning displaces those that can wait longer") {
   earliest_due d{.move_pace = duration{0.001}};
   d.advance(at(100));
   request reasoning;

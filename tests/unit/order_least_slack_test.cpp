@@ -99,7 +99,7 @@ struct promises {
   }
 };
 
-TEST_CASE("least_slack: who is promised no time for a token keeps what is promised for the first",
+TEST_CASE("least_slack: a request that is promised no time for a token keeps what is promised for the first",
           "[order][least_slack]") {
   discipline d{.prefill_per_token = duration{}, .promise = {{.ttft = duration{2.0}, .tpot = duration::forever()}}};
   request a;

@@ -79,7 +79,7 @@ std::vector<request*> step(Scheduler& s) {
 
 }  // namespace
 
-TEST_CASE("longest_prefix: whoever has most of its prompt cached is next, as a sort by all that is known", "[order]") {
+TEST_CASE("longest_prefix: the one with most of its prompt cached is next, as a sort by all that is known", "[order]") {
   std::mt19937 random{5};
   const auto upto = [&](std::int64_t n) { return static_cast<std::int64_t>(random()) % (n + 1); };
   std::size_t moved = 0;
@@ -136,7 +136,7 @@ TEST_CASE("longest_prefix: whoever has most of its prompt cached is next, as a s
   CHECK(forgotten > 20);
 }
 
-TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and nobody displaces an equal", "[order]") {
+TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and none displaces an equal", "[order]") {
   using scheduler_type = scheduler_of<gate::in_line>;
   auto storage = storage_for<scheduler_type>({.blocks = 64, .block_size = tokens{block_size}, .residents = 4});
   scheduler_type s{storage};
@@ -158,7 +158,7 @@ TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and nobody
 
 // DLPM (Cao et al. 2025): in the order of what is cached, requests of tenants with credit. When no waiting tenant has
 // any, each without credit gets a quantum, until one has. What is computed is charged, each token of an output double.
-TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLPM starts", "[order][gate]") {
+TEST_CASE("longest_prefix under tenants' deficits starts what the textbook's DLPM starts", "[order][gate]") {
   std::mt19937 random{11};
   const auto upto = [&](std::int64_t n) { return static_cast<std::int64_t>(random()) % (n + 1); };
   std::size_t by_prefix = 0;

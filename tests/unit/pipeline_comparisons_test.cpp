@@ -50,7 +50,7 @@ std::size_t search(std::size_t n) { return static_cast<std::size_t>(std::bit_wid
 
 }  // namespace
 
-TEST_CASE("300,000 who become due at once cost a plan no more than those whom it starts") {
+TEST_CASE("300,000 that become due at once cost a plan no more than those that it starts") {
   constexpr std::size_t n = 300'000;
   engine_of<order::ranked<>> e{
       {.requests = n + 16, .blocks = 25'600, .block_size = 16_tok, .residents = 256, .max_length = 2048_tok},
@@ -92,7 +92,7 @@ TEST_CASE("300,000 who become due at once cost a plan no more than those whom it
   CHECK(aged <= 256 + 10 + 11);  // plans, and starts
 }
 
-TEST_CASE("4,096 residents whose quanta end together are put in order with a few comparisons each") {
+TEST_CASE("4,096 residents with quanta that end together are put in order with a few comparisons each") {
   constexpr std::size_t n = 4096;
   engine_of<order::round_robin> e{
       {.requests = n, .blocks = n * 4, .block_size = 256_tok, .residents = n, .max_length = 1024_tok},

@@ -102,7 +102,7 @@ TEST_CASE("counters: what came, what became of it, and why others waited") {
   CHECK(c.failed == 0);
 }
 
-TEST_CASE("refused: a tenant's quota of those who wait") {
+TEST_CASE("refused: a tenant's quota of waiting requests") {
   gate::fair_tenants gate;
   gate.most_waiting = 2;
   fixture<gate::fair_tenants> f{{.blocks = 64, .block_size = 4_tok, .residents = 1}, gate};

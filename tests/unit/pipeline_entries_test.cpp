@@ -95,7 +95,7 @@ TEST_CASE("entries: blocks that were given for drafts are new again when they co
   e.commit(p);
 }
 
-TEST_CASE("entries: what is found in the cache is new to who starts, and what comes back from the host resumes") {
+TEST_CASE("entries: what is found in the cache is new to one that starts, and what comes back from the host resumes") {
   tessera_test::step_engine<iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>>
       e{small};
   e.submit_hashed(9, 1, 2, 2);
@@ -203,7 +203,7 @@ TEST_CASE("fits: what submit refuses as never fitting, and nothing else") {
   }
 }
 
-TEST_CASE("prefixes: of an answer whose blocks get hashes as they fill, the next turn finds what was computed") {
+TEST_CASE("prefixes: of an answer with blocks that get hashes as they fill, the next turn finds what was computed") {
   for (const bool appends : {false, true}) {
     cached_engine e{small};
     request& turn = e.submit_hashed(6, 7, 1, 1);
@@ -220,7 +220,7 @@ TEST_CASE("prefixes: of an answer whose blocks get hashes as they fill, the next
   }
 }
 
-TEST_CASE("forget_prefixes: nobody shares what was computed before; who runs goes on") {
+TEST_CASE("forget_prefixes: none shares what was computed before; running requests go on") {
   cached_engine e{small};
   e.submit_hashed(9, 1, 2, 2);
   e.run_out();
@@ -246,7 +246,7 @@ TEST_CASE("forget_prefixes: nobody shares what was computed before; who runs goe
   e.run_out();
 }
 
-TEST_CASE("forget_prefixes: who waits is looked at anew") {
+TEST_CASE("forget_prefixes: a waiting request is looked at anew") {
   // It would start only with what it shares; without that it lacks blocks, and is told so.
   cached_engine e{small};
   request& runs = e.submit_hashed(25, 20, 6, 6);
@@ -291,7 +291,7 @@ TEST_CASE("forget_prefixes: what was computed before is not found later, nor wha
   e.end_all();
 }
 
-TEST_CASE("forget_prefixes: one that is swapped out brings back what nobody else is to find") {
+TEST_CASE("forget_prefixes: one that is swapped out brings back what no other is to find") {
   using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
   tessera_test::step_engine<scheduler> e{
       {.blocks = 10, .block_size = 4_tok, .residents = 4, .host_blocks = 20, .max_length = 40_tok}};
@@ -328,7 +328,7 @@ TEST_CASE("twins: prompts that were computed side by side are both found, each a
   CHECK(published == 20);
 }
 
-TEST_CASE("future_peak: many who share a prefix run together as under a watermark") {
+TEST_CASE("future_peak: many that share a prefix run together as under a watermark") {
   const auto most = [](auto& e) {
     e.submit_hashed(8008, 1, 500, 500);
     e.run_out();

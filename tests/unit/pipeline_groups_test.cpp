@@ -172,7 +172,7 @@ TEST_CASE("groups: a model with a recurrent state has no drafts, one with window
   }
 }
 
-TEST_CASE("groups: a fork has a copy in each group whose last block is not full") {
+TEST_CASE("groups: a fork has a copy in each group with a last block that is not full") {
   auto storage = storage_for<scheduler>({{.blocks = 100, .residents = 2, .max_length = 200_tok}, layers});
   scheduler s{storage};
   request parent;
@@ -191,7 +191,7 @@ TEST_CASE("groups: a fork has a copy in each group whose last block is not full"
   CHECK(step(s, {}).copies.empty());
 }
 
-TEST_CASE("groups: who loses its blocks computes its KV anew, under a policy that swaps, too") {
+TEST_CASE("groups: a request that loses its blocks computes its KV anew, under a policy that swaps, too") {
   using swapping = iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::groups<3>>;
   auto storage = storage_for<swapping>({{.blocks = 26, .residents = 2, .max_length = 60_tok}, layers});
   swapping s{storage};

@@ -170,7 +170,7 @@ TEST_CASE("unchecked: of several plans in flight, only the oldest is committed a
   CHECK(scheduler.cancel(r) == status::ok);
 }
 
-TEST_CASE("unchecked: who is in a queue of one's own is busy") {
+TEST_CASE("unchecked: a request in a queue of one's own is busy") {
   fixture f;
   fcfs_queue<request> mine;
   mine.push(f.r[0], time_point{});

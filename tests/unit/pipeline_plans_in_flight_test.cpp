@@ -62,7 +62,7 @@ TEST_CASE("plans in flight: the next plan goes on where those before it will hav
   CHECK(r.state().expected == 0);
 }
 
-TEST_CASE("plans in flight: who was never planned is in none of them, however many there were") {
+TEST_CASE("plans in flight: a request that was never planned is in none of them, however many there were") {
   engine_of<> e{two};
   e.submit(8, 10);
   std::deque<request*> waiting;

@@ -41,7 +41,7 @@ struct fixture {
 
 }  // namespace
 
-TEST_CASE("prefill_budget: prompts share it, and those who decode are not held up") {
+TEST_CASE("prefill_budget: prompts share it, and decoding requests are not held up") {
   fixture f;
   request_hook& a = f.submit(10);
   f.commit(f.plan(0_tok));
@@ -64,7 +64,7 @@ TEST_CASE("prefill_budget: prompts share it, and those who decode are not held u
   f.commit(p);
 }
 
-TEST_CASE("prefill_budget: a resident whose prompt goes on later lets those behind it decode") {
+TEST_CASE("prefill_budget: a resident with a prompt that goes on later lets those behind it decode") {
   fixture f;
   request_hook& a = f.submit(40);
   request_hook& b = f.submit(40);

@@ -45,7 +45,7 @@ TEST_CASE("progress: a long prompt gets through although more urgent ones displa
   CHECK(step <= 200);
 }
 
-TEST_CASE("progress: who has begun anew is before everybody, whatever the priority, until its next token") {
+TEST_CASE("progress: a request that has begun anew is before all others, whatever the priority, until its next token") {
   engine_of<order::fcfs> e{{.blocks = 20, .block_size = 4_tok, .residents = 8, .max_length = 80_tok}};
   request& low = e.submit(40, 20);
   e.step({.token_budget = 10_tok});

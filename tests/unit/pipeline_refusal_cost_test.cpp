@@ -150,8 +150,8 @@ traffic behind_a_prefix(bool with_candidate, std::size_t prefix) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("who cannot start although 200 sharers rank behind has nobody evicted in vain, step after step", "",
-                   preempt::swap, preempt::recompute) {
+TEMPLATE_TEST_CASE("a request that cannot start although 200 sharers rank behind evicts none in vain, step after step",
+                   "", preempt::swap, preempt::recompute) {
   const traffic without = among_sharers<TestType>(false);
   const traffic with = among_sharers<TestType>(true);
   CHECK(with.matched == without.matched);
@@ -162,7 +162,7 @@ TEMPLATE_TEST_CASE("who cannot start although 200 sharers rank behind has nobody
   CHECK(with.asked <= without.asked + 100 * 4);
 }
 
-TEST_CASE("the prefix of who cannot start is not matched again because others publish theirs") {
+TEST_CASE("the prefix of a request that cannot start is not matched again because others publish theirs") {
   for (const std::size_t prefix : {2048U, 8192U}) {
     CAPTURE(prefix);
     const traffic without = behind_a_prefix(false, prefix);
@@ -176,7 +176,7 @@ TEST_CASE("the prefix of who cannot start is not matched again because others pu
   }
 }
 
-TEST_CASE("what is published of the prefix of who cannot start is looked up once, and seldom matched") {
+TEST_CASE("what is published of the prefix of a request that cannot start is looked up once, and seldom matched") {
   // The computing request has the candidate's own prefix: it becomes known block by block.
   constexpr step_limits limits{.max_batch = 8, .token_budget = 8192_tok, .max_chunk = 512_tok};
   engine_of<preempt::recompute> e{{.blocks = 9000, .block_size = 16_tok, .residents = 8, .max_length = 144'000_tok}};
@@ -219,7 +219,7 @@ TEST_CASE("residents that all lack a block are tried once in a plan, not each") 
   }
 }
 
-TEST_CASE("prefixes of those who may not pass the first are not matched in every plan") {
+TEST_CASE("prefixes of requests that may not pass the first are not matched in every plan") {
   using scheduler = iteration_scheduler<request, order::fcfs, preempt::recompute, admit::watermark, counting_store,
                                         kv::csr_tables, gate::backfill>;
   constexpr std::size_t k = 500;
@@ -238,7 +238,7 @@ TEST_CASE("prefixes of those who may not pass the first are not matched in every
   CHECK(seen.matched == 0);
 }
 
-TEST_CASE("who is held back is not matched again because somebody starts before it in the plan") {
+TEST_CASE("a held back request is not matched again because another starts before it in the plan") {
   constexpr std::size_t k = 500;
   engine_of<preempt::recompute> e{
       {.blocks = 2 * k + 400, .block_size = 16_tok, .residents = 64, .max_length = 16_tok * (2 * k + 400)},

@@ -185,7 +185,7 @@ TEST_CASE("polling with plans that are abandoned does not match the prefix each 
   for (request& x : r) static_cast<void>(s.cancel(x));
 }
 
-TEST_CASE("an instance is never smaller than what is free on it, whoever is suspended") {
+TEST_CASE("an instance is never smaller than what is free on it, whichever is suspended") {
   // Three that are suspended share a prompt of 60 blocks of 100.
   using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak, kv::prefix_cache>;
   auto storage = storage_for<future>({.blocks = 100, .residents = 8});
@@ -215,7 +215,7 @@ TEST_CASE("an instance is never smaller than what is free on it, whoever is susp
   for (request& x : r) static_cast<void>(s.cancel(x));
 }
 
-TEST_CASE("who may displace somebody does so as soon as that is enough, whoever has started ahead of him") {
+TEST_CASE("a request that may displace another does so as soon as that is enough, whatever has started ahead of it") {
   // `calm` answers, and its reader has plenty. `prompt` may not displace it, and starts next to it. `reasons` is due
   // later than `prompt`, may displace `calm`, and needs more than is free with `prompt` there. The order among the
   // residents changes when `prompt` starts.

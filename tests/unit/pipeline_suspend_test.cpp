@@ -57,7 +57,7 @@ constexpr scheduler_limits small{.requests = 8, .blocks = 8, .block_size = 4_tok
 
 }  // namespace
 
-TEST_CASE("suspend: no plan has it, nobody takes its blocks, and it goes on where it was") {
+TEST_CASE("suspend: no plan has it, none takes its blocks, and it goes on where it was") {
   std::deque<request> r{make(12), make(30, 0, 1)};
   fixture<> f{small};
   REQUIRE(f.submit(r[0]) == status::accepted);
@@ -326,7 +326,7 @@ TEST_CASE("adopt refuses a progress that no request can have") {
   CHECK(f.scheduler.cancel(r) == status::ok);
 }
 
-TEST_CASE("suspend: who resumes after a plan was made without it is not planned yet") {
+TEST_CASE("suspend: a request that resumes after a plan was made without it is not planned yet") {
   std::deque<request> r{make(4), make(4)};
   fixture<> f{small};
   for (request& x : r) REQUIRE(f.submit(x) == status::accepted);

@@ -66,7 +66,7 @@ TEST_CASE("join_shortest_queue: the fewest requests, then in turn; as by sorting
   }
 }
 
-TEST_CASE("turn: equals are chosen each as often as the others, whoever else there is") {
+TEST_CASE("turn: equals are chosen each as often as the others, whatever else there is") {
   placement::join_shortest_queue shortest;
   tessera_test::check_in_turn({0, 1, 2}, 3, [&] { return shortest(std::vector<queue_view>(3)); });
   // Not those that follow a busy one more often, as if the look began one further each time.

@@ -61,7 +61,7 @@ TEST_CASE("bounded_hashing: a key stays where it was, and each instance has its 
   CHECK(dual_map{}(std::vector<view>{}) == nowhere);
 }
 
-TEST_CASE("bounded_hashing: nobody has more than the bound, and it is the key's own order that is gone down",
+TEST_CASE("bounded_hashing: none has more than the bound, and it is the key's own order that is gone down",
           "[placement]") {
   std::mt19937_64 random{2};
   std::size_t refused = 0;

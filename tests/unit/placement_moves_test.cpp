@@ -46,7 +46,7 @@ TEST_CASE("power_of_two: two different instances, the one with fewer requests, a
   CHECK(differ.size() == 2);
 }
 
-TEST_CASE("migrate_to_headroom: only from who is short, only for a gain, to the freest with it") {
+TEST_CASE("migrate_to_headroom: only from one that is short, only for a gain, to the freest with it") {
   const migrate_to_headroom policy{.below = 0.2, .gain = 0.1};
   const auto goes = [&](const std::vector<view>& v, blocks size) {
     return migrate_to_headroom{policy}(v, 0, 1_blk, size);

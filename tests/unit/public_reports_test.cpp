@@ -216,7 +216,7 @@ TEST_CASE("a batch has no more adapters than slots, and the base model takes non
   CHECK(most_adapters(gate::in_line{}) > 4);
 }
 
-TEST_CASE("requests whose adapter has no slot hold up no others (vllm 15422, sglang 14795)", "[reports]") {
+TEST_CASE("requests with an adapter without a slot hold up no others (vllm 15422, sglang 14795)", "[reports]") {
   adapters<gate::adapter_slots> e{1000, {.slots = 4}};
   for (const std::uint32_t adapter : {0U, 0U, 0U, 1U, 3U, 2U, 4U, 5U, 5U, 5U, 5U, 0U, 0U, 1U, 2U, 3U}) {
     e.submit(adapter, 16, adapter == 1 ? 1 : 10);

@@ -179,7 +179,7 @@ TEST_CASE("length calibrator: equal scores all get the mean, halves rounded up")
   CHECK(below(2) == 6);  // 25 / 4
 }
 
-TEST_CASE("length calibrator: a score in the wrong order gives everybody the mean") {
+TEST_CASE("length calibrator: a score in the wrong order gives all the mean") {
   const fitted length{{.window = 100, .groups = 10}, [] {
                         pairs seen;
                         for (int i = 0; i != 100; ++i) seen.emplace_back(static_cast<float>(i), 1000 - 10 * i);

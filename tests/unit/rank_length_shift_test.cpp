@@ -102,7 +102,7 @@ TEST_CASE("length shift: traffic that has just begun is no shift, longer outputs
   CHECK(found >= 170);
 }
 
-TEST_CASE("length shift: a line of which the short are served first is no shift among those who are alike") {
+TEST_CASE("length shift: a line that serves the short first is no shift among those that are alike") {
   std::mt19937 random{5};
   std::exponential_distribution<double> spread{1};
   int alarms = 0;

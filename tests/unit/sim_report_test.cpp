@@ -222,7 +222,7 @@ TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
   CHECK(sim::format_table(empty).find(" - ") != std::string::npos);
 }
 
-TEST_CASE("a sentence says who wins in what", "[sim]") {
+TEST_CASE("a sentence says which wins in what", "[sim]") {
   sim::summary a = made_up_run("a", 1).numbers;
   sim::summary b = a;
   b.policy = "b";
@@ -290,7 +290,7 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   CHECK(j[0].at("ttft").at("mean").get<double>() == rows[0].ttft.mean);
 }
 
-TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "[sim]") {
+TEST_CASE("several seeds: means, intervals, and none is the best by chance", "[sim]") {
   const auto run = [](const char* name, double slow, double more) {
     sim::summary s = made_up_run(name, slow).numbers;
     s.ttft.mean += more;
