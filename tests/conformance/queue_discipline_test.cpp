@@ -34,7 +34,7 @@ struct engine_part {
   double something = 0;
 };
 
-// Models beside the library's own: what a user would write.
+// Models besides the library's own: what a user would write.
 struct shortest_prompt : order::fcfs {
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {

@@ -208,7 +208,7 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
   CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
   o.each.assign(2, o.instance);
   CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
-  // A slower one with nothing in line is no equal: headroom counts, and the last goes to 0, behind the third.
+  // A slower one with an empty queue is no equal: headroom counts, and the last goes to 0, behind the third.
   sim::profile slow = tessera_test::toy_profile();
   slow.measured.decode = {{1, 1, 0.375}};
   o.each[1].timer = sim::step_timer{slow};
@@ -219,7 +219,7 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
 
 TEST_CASE("due_first: where decoding takes least while memory is plenty, unless prompts in line take longer") {
   // One that holds 30,000 tokens decodes on 0 all the time: of 400,000, so that memory counts for nothing, but each
-  // step reads them. Those that come when no prompt is in line go to 1.
+  // step reads them. Those that come when no prompt waits go to 1.
   const auto o = profile_cluster("h100-80gb-llama-3.1-8b", 2, 0, 256);
   std::vector<trace_row> rows{row(0, 30'000, 0, 5000)};
   for (int i = 0; i != 4; ++i) rows.push_back(row(10 + 5 * i, 100, 0, 100));
@@ -272,7 +272,7 @@ TEST_CASE("due_first: not where decoding takes least, if later requests would wa
     o = sim::bounded_steps(o, sim::step_bounds(o, model, 0.05));
     const all ours = serve(o, rate, prompt, output, sim::by_headroom{model});
     CHECK(ours.times[0] < ours.times[1]);
-    // In turn, which is what the least in line comes to, and by what is held.
+    // In turn, which is what the least prefill backlog comes to, and by what is held.
     CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::round_robin>{}).e2e_s);
     CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::least_load>{}).e2e_s);
   };

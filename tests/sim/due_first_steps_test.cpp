@@ -68,7 +68,7 @@ TEST_CASE("due_first: a step of a simulated instance has tokens for its resident
   const std::vector<trace_row> rows{row(0, 320, 0, 1)};
   const auto seconds = [&] { return sim::cluster_of<fcfs<request>>{o}.run(rows, quiet).numbers.ttft.mean; };
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
-  o.instance.prefill_budget = tokens{100};  // 100, then 101 beside itself as a resident, three times: 403
+  o.instance.prefill_budget = tokens{100};  // 100, then 101 next to itself as a resident, three times: 403
   CHECK(seconds() == Catch::Detail::Approx(2.0).epsilon(0.01));
   o.instance.prefill_budget = tokens{5000};
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));

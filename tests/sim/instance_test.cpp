@@ -219,7 +219,7 @@ TEST_CASE("instance: where copies overlap the kernels, a step takes the longer o
     double t = b.step(0);
     for (int i = 0; i < 16; ++i) t = b.step(t);
     CHECK(t == 4.5);
-    // Four blocks go out beside a step of 0.25 s; later they come in beside another.
+    // Four blocks go out during a step of 0.25 s; later they come in during another.
     const double longer = block_s == 0.125 ? 0.5 : 0.25;
     t = b.step(t);
     CHECK(t == 4.5 + longer);

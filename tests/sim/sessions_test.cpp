@@ -190,7 +190,7 @@ TEST_CASE("sessions: turns in their order, whatever the load, and again the same
 
 TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]") {
   for (const std::int64_t block : {1, 7, 16}) {
-    // So far apart that none runs beside another.
+    // So far apart that none runs while another does.
     const std::vector<trace_row> rows = random_rows(11, 250, 10'000);
     cluster_options o = toy_cluster(1, 100'000);
     o.instance.limits.block_size = tokens{block};
@@ -215,7 +215,7 @@ TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]")
     for (const trace_row& r : rows) outputs += static_cast<double>(r.output_tokens);
     for (const auto& f : run.instances) computed += static_cast<double>(f.computed_tokens);
     CHECK(computed == prompts - all + outputs - static_cast<double>(rows.size()));
-    // Where requests run beside each other, or less is kept, no more is found.
+    // Where requests run at the same time, or less is kept, no more is found.
     const std::vector<trace_row> dense = random_rows(11, 250, 0.5);
     CHECK(simulate(o, dense).numbers.prefix_hit_rate <= run.numbers.prefix_hit_rate);
     o.prefix_cache = false;

@@ -184,7 +184,7 @@ TEST_CASE("flow: a burst promotes, the cool-down holds, and the worker is recall
 
 TEST_CASE("flow: none is recalled if its pool would be the worse for it") {
   fixture f{3, {.cooldown = 1}};
-  // Alone, worker 0 would be at 0.4 beside 0.5: 0.7 is above 0.5, and yet the worker stays.
+  // Alone, worker 0 would be at 0.4 next to 0.5: 0.7 is above 0.5, and yet the worker stays.
   const std::vector<worker> w{make(role::prefill, 0.7, 1), make(role::prefill, 0.7, 1, true),
                               make(role::decode, 1, 0.5)};
   for (int i = 0; i != 10; ++i) CHECK_FALSE(f.controller.decide(w));

@@ -31,7 +31,7 @@ constexpr time_point at(double seconds) { return time_point::at_seconds(seconds)
 
 struct fixture : tessera_test::ledger_of_alike {
   using ledger_of_alike::ledger_of_alike;
-  /// A request that runs, and has so many blocks.
+  /// A request that runs, and has `blocks` blocks.
   void runs(request_id request, replica_id where, std::int64_t blocks) {
     REQUIRE(ok(l.reserve(request, where, {.prompt = tokens{16 * blocks - 1}}, at(0))));
     REQUIRE(l.first_token(request, where, at(0)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Adapters in slots, beside a few lines that do the same in the plainest way.
+// Adapters in slots, next to a few lines that do the same in the plainest way.
 
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>

@@ -98,7 +98,7 @@ TEST_CASE("backfill: guests stand last, are told of as guests, and give way at o
   e.step();
   request& large = e.submit(72, 4);   // 18 blocks
   request& ends = e.submit(12, 4);    // ended long before `runs`
-  request& lasts = e.submit(20, 60);  // neither ended then nor fitting beside
+  request& lasts = e.submit(20, 60);  // neither ended then nor fitting next to it
   e.step();
   CHECK(e.why(large) == wait_reason::no_blocks);
   CHECK(ends.state().life == lifecycle::resident);
@@ -257,7 +257,7 @@ TEST_CASE("backfill: what it answers") {
     request_access::state(candidate).length = candidate.prompt;
     return gate::backfill{}.ask(candidate, view);
   };
-  // Ended by then; or, since 7 come back and 5 are lacking, 2 blocks fit beside.
+  // Ended by then; or, since 7 come back and 5 are lacking, 2 blocks fit next to it.
   CHECK(ask(10) == passage::start);
   CHECK(ask(1000) == passage::start);
   view.guests_hold = 1_blk;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Images of prompts: what a step's encoder and the cache of its outputs can take, beside a plain cache that does the
+// Images of prompts: what a step's encoder and the cache of its outputs can take, next to a plain cache that does the
 // same.
 
 #include <tessera/gate/encoder_cache.hpp>

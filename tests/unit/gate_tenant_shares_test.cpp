@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Tenants' shares, beside a few lines that do the same in the plainest way.
+// Tenants' shares, next to a few lines that do the same in the plainest way.
 
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>

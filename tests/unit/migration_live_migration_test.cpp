@@ -198,7 +198,7 @@ TEST_CASE("live migration: what arrives is what was there, for any course of dec
   CHECK(aborted > 200);
 }
 
-/// A link and an engine: seconds that a sequence of so many tokens stands still, and that its migration takes.
+/// A link and an engine: seconds that a sequence stands still, and that its migration takes.
 struct course {
   double downtime = 0;
   double total = 0;

@@ -21,7 +21,7 @@ using discipline = order::least_slack<>;
 
 constexpr time_point at(double s) { return time_point::at_seconds(s); }
 
-/// One that arrived then, with a prompt so long and so many tokens generated.
+/// A request that came at `arrived`, with `prompt` tokens of prompt and `generated` tokens of output.
 void join(discipline& d, request& r, double arrived, std::int64_t prompt, std::int64_t generated = 0) {
   r.prompt = tokens{prompt};
   auto& s = request_access::state(r);

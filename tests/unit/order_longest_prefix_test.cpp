@@ -36,7 +36,7 @@ struct request : request_hook {
 
 constexpr std::int64_t block_size = 4;
 
-/// A prompt of so many tokens, of which the first ones are those of its family.
+/// A prompt of `length` tokens, of which the first ones are those of its family.
 void write(request& r, std::size_t id, std::int64_t length, std::int64_t common, std::uint64_t family) {
   r.id = id;
   r.prompt = tokens{length};

@@ -45,7 +45,7 @@ template <class Order>
 using engine_of =
     tessera_test::step_engine<iteration_scheduler<request, counted<Order>, preempt::recompute, admit::always>>;
 
-/// Comparisons in a search among so many.
+/// Comparisons in a search among `n`.
 std::size_t search(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)); }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a plan's entries say beside what to compute, and the calls that an engine makes between two plans.
+// What a plan's entries say besides what to compute, and the calls that an engine makes between two plans.
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/kv/prefix_cache.hpp>

@@ -126,7 +126,7 @@ TEST_CASE("long prompts: backfilled requests take nothing from one") {
   using scheduler = fcfs<request, kv::block_pool, kv::csr_tables, gate::backfill>;
   engine_of<scheduler> e{{.blocks = 26'000, .residents = 8, .max_length = 450'000_tok}};
   e.submit(400'000, 1);
-  e.submit(20'000, 1);  // has no blocks, and is first in line
+  e.submit(20'000, 1);  // has no blocks, and is first in the queue
   e.submit(100, 1);     // could pass it
   for (int i = 0; i != 40; ++i) {
     const auto p = e.plan();

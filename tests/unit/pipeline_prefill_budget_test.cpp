@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A budget for prefill beside decode, in tokens, and how many tokens a time is. Random sequences are in tests/property.
+// A budget for prefill next to decode, in tokens, and how many tokens a time is. Random sequences are in
+// tests/property.
 
 #include <tessera/cost/prefill_budget.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>

@@ -49,7 +49,7 @@ struct turn : request_hook {
   }
 };
 
-/// Runs a turn with so many plans in flight. Returns how many tokens of its prompt were not computed.
+/// Runs a turn with `in_flight` plans in flight. Returns how many tokens of its prompt were not computed.
 template <class Scheduler>
 tokens found_of(Scheduler& scheduler, turn& r, std::int64_t prompt, std::int64_t generates, std::size_t in_flight,
                 std::size_t* preempt_after = nullptr) {

@@ -25,7 +25,7 @@ template <class Scheduler>
 using engine_of = tessera_test::step_engine<Scheduler>;
 constexpr scheduler_limits many{.blocks = 40'000, .residents = 256, .max_length = 32'768_tok};
 
-/// Steps until a prompt of 4,000 tokens has its first token beside 255 decodes of priority 0.
+/// Steps until a prompt of 4,000 tokens has its first token next to 255 decodes of priority 0.
 template <class Scheduler>
 std::size_t steps_to_first_token(std::int64_t budget, int priority, std::size_t most) {
   engine_of<Scheduler> e{many};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A request that stands aside with its blocks, and one that goes on elsewhere. Random sequences of both are in
+// A suspended request with its blocks, and one that goes on elsewhere. Random sequences of both are in
 // tests/property.
 
 #include <tessera/admit/future_peak.hpp>

@@ -65,7 +65,7 @@ TEST_CASE("least_in_line: nowhere of none; what is no number is chosen if no oth
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
   CHECK(chooses(std::array{view{.phi = none}}) == 0);
   CHECK(chooses(std::array{view{.phi = none, .error = 9}, view{.phi = 0.9, .line = 5}}) == 1);
-  // Without anything in line and with enough of everything, all in turn.
+  // Without any backlog and with enough of everything, all in turn.
   std::array<std::size_t, 3> times{};
   for (int i = 0; i != 30; ++i) {
     ++times[chooses(std::array{view{.phi = 1}, view{.phi = 0.9, .error = 0.1}, view{.phi = 1}})];

@@ -265,7 +265,7 @@ TEST_CASE("length calibrator: NaN counts for the mean, infinities are scores") {
 TEST_CASE("length calibrator: never falls as the score rises, and keeps the mean") {
   std::mt19937_64 random{2};
   std::normal_distribution<float> normal;
-  std::lognormal_distribution<double> lengths{15, 1};  // Long ones, so that rounding is nothing beside them.
+  std::lognormal_distribution<double> lengths{15, 1};  // Long ones, so that rounding is nothing next to them.
   for (const float says : {0.0F, 0.3F, 3.0F}) {
     pairs seen;
     double sum = 0;

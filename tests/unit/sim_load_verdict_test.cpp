@@ -123,7 +123,7 @@ TEST_CASE("load: a queue that grows late, or grows and is worked off, is not car
   // A short burst is no overload, nor one that waits for no more than others take.
   CHECK(judge({8, 32, 2000, 2020}).state == sim::load_state::carried);
   CHECK(judge({8, 16, 1500, 1900}).state == sim::load_state::carried);
-  // In a closed loop it is always so many that wait.
+  // In a closed loop the number that waits is always the same.
   std::vector<sim::timeline_point> line;
   for (int t = 0; t <= 100; ++t) line.push_back({.time = 1.0 * t, .running = 16, .waiting = 200});
   CHECK(sim::judge_load(line, {.from = 0, .to = 100}, 16, false).state == sim::load_state::carried);
