@@ -314,7 +314,7 @@ class picker {
   struct slot {
     endpoint is;
     std::uint64_t life = 0;
-    std::uint64_t epoch = 0;    // Its last report; a number never comes twice, whichever endpoint has the slot.
+    std::uint64_t epoch = 0;    // Number of its last report. It never comes twice, whichever endpoint has the slot.
     std::uint64_t waiting = 0;  // In its queue, as reported.
     double started = 0;
     bool used = false;
