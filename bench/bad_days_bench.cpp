@@ -50,8 +50,8 @@ struct request : hook_for<Order> {
   token_pacer pacer{};
   tokens expected_output{100};
   std::vector<std::uint64_t> hashes;
-  tokens output{};     ///< Ends when it has generated so many.
-  tokens reasoning{};  ///< Begins to answer when it has generated so many; 0: never.
+  tokens output{};     ///< Ends when it has generated as many tokens.
+  tokens reasoning{};  ///< Begins to answer when it has generated as many tokens; 0: never.
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 

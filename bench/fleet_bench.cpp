@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A router's decision: rank and reserve, over so many replicas; beside it what it hears. Targets for rank and reserve:
+// A router's decision: rank and reserve, over `n` replicas, and what it hears. Targets for rank and reserve:
 // 1 us at 64 replicas, 5 us at 1,024.
 
 #include <tessera/core/owned_storage.hpp>

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-// Clusters of so many workers as the argument says. Prompts have lengths around 1,000, with a long tail.
+// Clusters with as many workers as the argument says. Prompts have lengths around 1,000, with a long tail.
 
 namespace {
 

@@ -17,7 +17,7 @@ using market::bid;
 using market::message;
 using market::message_kind;
 
-/// The choice alone: so many bids, in another order each time.
+/// The choice alone, among `n` bids, in another order each time.
 void market_select_bids(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   std::mt19937 random{1};
@@ -107,11 +107,11 @@ void market_auction(benchmark::State& state) {
 }
 BENCHMARK(market_auction)->Arg(4)->Arg(16)->Arg(64);
 
-/// Only the bid that completes the auction of so many receivers: finding out that it is the last one, the decision, and
+/// Only the bid that completes the auction of `n` receivers: finding out that it is the last one, the decision, and
 /// the confirm. The auction before it is not timed.
 void market_decision(benchmark::State& state) {
   const auto n = static_cast<std::uint32_t>(state.range(0));
-  constexpr std::size_t together = 64;  // so that the clock is read once for so many decisions
+  constexpr std::size_t together = 64;  // decisions for each read of the clock
   auto storage = storage_for<market::trader<>>({.instances = n + 1, .offers = together, .purchases = 64});
   market::trader<> t{storage, {n, 1}};
   counter p;
@@ -148,7 +148,7 @@ void market_decision(benchmark::State& state) {
 }
 BENCHMARK(market_decision)->Arg(64)->Iterations(2000);
 
-/// A tick of an instance with so many requests on offer, none of them due.
+/// A tick of an instance with `n` requests on offer, none of them due.
 void market_tick(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   auto storage = storage_for<market::trader<>>({.instances = 65, .offers = 64, .purchases = 64});

@@ -68,7 +68,7 @@ void score_all(benchmark::State& state, const Scorer& score) {
   state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
 }
 
-/// One prompt of so many words, default features and model. Items are prompts.
+/// One prompt with as many words as the argument says, default features and model. Items are prompts.
 void rank_score_linear(benchmark::State& state) {
   const hashed_features f;
   const auto w = weights(f.dimension());

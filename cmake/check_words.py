@@ -49,7 +49,7 @@ COMMENTS = (
         for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
     ),
     "script",
-    *("tests/" + name for name in "conformance death fuzz property static support symbols".split()),
+    *("tests/" + name for name in "conformance death fuzz property sim static support symbols unit".split()),
     "tools",
 )
 # Folders whose string literals are checked: what a user reads.

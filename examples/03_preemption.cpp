@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // 3. Preemption. Three requests fit at the start and outgrow the memory later. The request that came last gives up its
-//    blocks: they are copied to the host, or dropped and computed again. The policy says which; the tokens that come
-//    out are the same.
+// blocks: they are copied to the host, or dropped and computed again. The policy says which; the tokens that come out
+// are the same.
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/cheapest.hpp>
 #include <tessera/preempt/recompute.hpp>

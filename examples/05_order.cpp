@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// 5. Orders. One of your own, shortest prompt first, beside first come, first served. One request at a time, so that
+// 5. Orders. One of your own, shortest prompt first, next to first come, first served. One request at a time, so that
 // the order is all there is to see.
 #include <tessera/pipeline/iteration_scheduler.hpp>
 

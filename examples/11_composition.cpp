@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // 11. A scheduler that is in no paper. It has PASCAL's two phases, answers first, and PARS's ranking in each. Phasor's
-//     headroom, with predicted lengths, chooses the instance. It is ahead of its parts in the mean, and behind them in
-//     the tail; `compose/due_first.hpp` is what became of it.
+// headroom, with predicted lengths, chooses the instance. It is ahead of its parts in the mean, and behind them in the
+// tail; `compose/due_first.hpp` is what became of it.
 #include <tessera/headroom/space.hpp>
 #include <tessera/placement/phi.hpp>
 #include <tessera/sim/input/workload.hpp>

@@ -77,7 +77,8 @@ struct message {
   std::unique_ptr<job> submitted;
 };
 
-/// From many threads to one, at most so many at once. The lock is held for a few moves; the reader takes all there is.
+/// From many threads to one, at most `capacity` messages at once. The lock is held for a few moves; the reader takes
+/// all there is.
 class inbox {
  public:
   explicit inbox(std::size_t capacity) : capacity_{capacity} { messages_.reserve(capacity); }
@@ -285,8 +286,8 @@ class engine {
   std::thread thread_;  // last: it begins when all else is there
 };
 
-/// A client that hangs up after so many tokens, or reads all. @return how its request ended, and whether every token
-/// was right.
+/// A client that hangs up after `hang_up_after` tokens, or reads all. @return how its request ended, and whether every
+/// token was right.
 std::pair<ending, bool> ask(engine& e, std::int32_t seed, std::size_t most, std::size_t hang_up_after) {
   std::vector<std::int32_t> expected(static_cast<std::size_t>(20 + seed % 50), seed);
   const auto stream = std::make_shared<token_stream>(most);

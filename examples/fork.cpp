@@ -16,7 +16,7 @@ using namespace tessera::literals;
 
 struct my_request : tessera::request_hook {
   const char* name = "";
-  std::uint32_t forks_due = 0;  // so many copies are still to be made of it
+  std::uint32_t forks_due = 0;  // copies that are still to be made of it
 };
 using scheduler_type =
     tessera::fcfs<my_request, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::groups>;

@@ -23,8 +23,7 @@ struct check_result {
   std::uint64_t preemptions = 0;
   std::size_t tokens = 0;     ///< Tokens that were compared.
   std::size_t different = 0;  ///< Sequences with another token, each counted at its first.
-  double gap = 0;             ///< The most that such a token's logit was below the best, as a part of the logits'
-                              ///< range.
+  double gap = 0;             ///< The most that such a logit was below the best, as a part of the logits' range.
   bool exact = false;         ///< None may differ.
   [[nodiscard]] bool holds() const noexcept {
     return tokens > 0 && preemptions > 0 && (different == 0 || (!exact && gap <= tolerance));

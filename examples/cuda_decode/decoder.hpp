@@ -107,7 +107,7 @@ struct decoder_options {
   model_shape shape;
   std::uint64_t seed = 1;           ///< Seed of random weights.
   std::string weights;              ///< A folder with safetensors files, or one such file; empty: random weights.
-  std::size_t kv_blocks = 0;        ///< Blocks on the device. 0: as many as fit beside the rest.
+  std::size_t kv_blocks = 0;        ///< Blocks on the device. 0: as many as fit next to the rest.
   std::size_t host_blocks = 0;      ///< Blocks in pinned host memory.
   std::int32_t block_size = 16;     ///< Tokens in a block: a multiple of 16.
   std::size_t max_rows = 256;       ///< Most sequences in a step.

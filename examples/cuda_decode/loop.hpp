@@ -43,7 +43,7 @@ using tessera::tokens;
 /// A request of the load: prompt and lengths are given, and what has been measured so far.
 struct served : engine_request {
   std::size_t id = 0;
-  tokens output{};     ///< It ends when it has generated so many.
+  tokens output{};     ///< It ends when it has generated as many tokens.
   tokens reasoning{};  ///< Tokens of the output that are reasoning. Less than `output`.
 
   // The loop's.

@@ -18,8 +18,7 @@ namespace endpoint_picker {
 /// A completion that is asked for.
 struct completion {
   std::string model;                        ///< Empty: it does not say.
-  std::uint64_t text_bytes = 0;             ///< Bytes of its prompt or messages, tools included; pictures count as
-                                            ///< nothing.
+  std::uint64_t text_bytes = 0;             ///< Bytes of its prompt or messages, tools included; pictures are 0.
   std::uint64_t token_ids = 0;              ///< Token ids of a prompt that is given as such.
   std::optional<std::uint64_t> max_tokens;  ///< The most that is to be generated.
   bool streams = false;                     ///< Whether the answer comes token by token.

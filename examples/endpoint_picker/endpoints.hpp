@@ -61,7 +61,7 @@ struct endpoint {
   std::string where{};                ///< Its address.
   bool takes_requests = true;         ///< False of a `prefill` one: clients' requests do not go there.
   std::string model{};                ///< Its label `model`: requests for another one do not go there. Empty: any.
-  std::uint64_t from = 0;             ///< It takes prompts of so many tokens,
+  std::uint64_t from = 0;             ///< It takes prompts of at least this many tokens,
   std::optional<std::uint64_t> to{};  ///< and less than this.
   std::uint64_t kv_tokens = 0;        ///< What it has KV for, if it does not say so itself.
 

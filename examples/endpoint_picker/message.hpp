@@ -41,8 +41,7 @@ struct received {
   bool end_of_stream = false;                      ///< Nothing follows in this direction.
   std::optional<std::vector<std::string>> subset;  ///< The endpoints that may be chosen, if it says so.
   std::string served;                              ///< The endpoint that has answered; empty: it does not say.
-  bool unsuitable = false;  ///< It is for a filter that only watches, or that gets bodies in another mode than full
-                            ///< duplex.
+  bool unsuitable = false;  ///< For a filter that only watches, or gets bodies in another mode than full duplex.
 };
 
 /// A message to the gateway.

@@ -43,7 +43,7 @@ struct picker_settings {
   tessera::duration silence{5.0};  ///< An endpoint without metrics for so long is chosen only if all are.
   tessera::duration lease{900.0};  ///< A request that was not named for so long is given back.
   double shed_kv = 0.8;            ///< An endpoint with so much of its KV held or waited for is busy,
-  std::uint64_t shed_waiting = 5;  ///< as is one with so many requests in its queue.
+  std::uint64_t shed_waiting = 5;  ///< as is one with that many requests in its queue.
   double bytes_per_token = 4;      ///< Bytes of a prompt's text for each token, until answers have said better.
   bool alone = false;              ///< No other router sends requests to these endpoints.
   bool reasons = false;            ///< What requests do that do not say whether they reason.
@@ -244,7 +244,7 @@ class picker {
     const std::lock_guard lock{mutex_};
     book_.release(t.request, t.where);
   }
-  /// A prompt's text of so many bytes was so many tokens.
+  /// A prompt's text of `bytes` bytes was `tokens` tokens.
   void learn(std::uint64_t bytes, std::uint64_t tokens) {
     if (bytes < 64 || tokens == 0) return;
     const double said = static_cast<double>(bytes) / static_cast<double>(tokens);
@@ -252,7 +252,7 @@ class picker {
     const std::lock_guard lock{mutex_};
     bytes_per_token_ += (said - bytes_per_token_) / 64;
   }
-  /// Room for so many bytes of a body, or none.
+  /// Room for `bytes` bytes of a body, or none.
   [[nodiscard]] bool hold(std::size_t bytes) noexcept {
     if (buffered_.fetch_add(bytes) + bytes <= settings_.buffered) return true;
     buffered_ -= bytes;
@@ -314,8 +314,7 @@ class picker {
   struct slot {
     endpoint is;
     std::uint64_t life = 0;
-    std::uint64_t epoch = 0;    // Number of its last report; a number never comes twice, whichever endpoint has the
-                                // slot.
+    std::uint64_t epoch = 0;    // Number of its last report. It never comes twice, whichever endpoint has the slot.
     std::uint64_t waiting = 0;  // In its queue, as reported.
     double started = 0;
     bool used = false;

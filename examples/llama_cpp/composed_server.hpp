@@ -309,8 +309,7 @@ class composed_server final : public server {
   std::vector<tessera::outcome> outcomes_;
   std::vector<served*> changed_;                          ///< Finished, or began to answer, in the step under way.
   std::vector<served*> cancelled_;                        ///< In the step under way.
-  std::vector<std::pair<served*, std::size_t>> forking_;  ///< Requests with samples that go on from an entry of the
-                                                          ///< step under way.
+  std::vector<std::pair<served*, std::size_t>> forking_;  ///< Their samples go on from an entry of the step under way.
   bool makes_samples_ = false;                            ///< Just now,
   std::vector<served*> hanging_up_;                       ///< and requests that are cancelled meanwhile.
 };

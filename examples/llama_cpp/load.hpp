@@ -99,7 +99,7 @@ void serve(server& s, Clock& clock, std::list<arrival>& arrivals, Interrupted&& 
   }
 }
 
-/// A prompt that means nothing, for load: so many tokens of the vocabulary, the special ones left out.
+/// A prompt that means nothing, for load: `length` tokens of the vocabulary, the special ones left out.
 inline void fill_prompt(served& r, tokens length, const model& m, sim::random_engine& rng) {
   r.sequence.resize(static_cast<std::size_t>(length.count()));
   for (llama_token& t : r.sequence) t = static_cast<llama_token>(3 + sim::uniform_below(rng, m.vocabulary_size() - 6));

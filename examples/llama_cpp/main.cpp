@@ -207,7 +207,7 @@ std::list<arrival> make_arrivals(const arguments& a, const model& m, const serve
   return all;
 }
 
-/// Shows what is read, and by which reader whenever that changes.
+/// Shows what is read, and of which request it is whenever that changes.
 class printer {
  public:
   printer(const model& m, bool one) : model_{&m}, one_{one} {}

@@ -119,7 +119,7 @@ inline double timed_step(server& s) {
                               .seconds = p.measured.prefill.back().seconds});
   }
 
-  // Whole prompts beside requests that decode: each of one token, so that there is room for the next.
+  // Whole prompts next to requests that decode: each of one token, so that there is room for the next.
   for (const std::int64_t decodes : {slots / 2, slots - 1}) {
     for (const std::int64_t context : {most / 4, most / 2}) {
       const std::int64_t chunk = std::min(longest - decodes, most / 4);

@@ -49,8 +49,7 @@ struct served : engine_request {
 
   // The server's.
   std::uint32_t forks_due = 0;   ///< Number of `samples` that wait for its prompt.
-  tokens shared{};               ///< The part of its KV that it began with as a fork and has not computed or restored
-                                 ///< itself.
+  tokens shared{};               ///< KV that it began with as a fork and has not computed or restored itself.
   std::size_t where = 0;         ///< Its instance.
   std::size_t place = 0;         ///< In the list of live requests.
   std::size_t answer_begin = 0;  ///< Where the answer begins in the sequence; 0: not yet.

@@ -14,7 +14,7 @@ class KvEvents:
     """Hears an engine's publisher. `take` gives what has come since it was called last; after a gap, that everything
     before is forgotten."""
 
-    #: More than so many batches between two reports are as good as lost.
+    #: If there are more batches between two reports, they are as good as lost.
     most = 10_000
 
     def __init__(self, endpoint: str) -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Policies of one's own in the replay table, beside the published ones: an order and a placement.
+// Policies of your own in the replay table, next to the published ones: an order and a placement.
 //
 //     replay_custom --policy fcfs,shortest-prompt,most-free --workload azure-conv --rate 80
 #include <tessera/compose/fcfs.hpp>

@@ -55,7 +55,7 @@ class prompt_text {
     const nb::object all = nb::steal(PySequence_Fast(prompt.ptr(), "a prompt is a str, or its token ids"));
     if (!all.is_valid()) throw nb::python_error{};
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(all.ptr());
-    // What comes after so many bytes is not read.
+    // What comes after that many bytes is not read.
     for (Py_ssize_t i = 0; i != n && words_.size() < rank::hashed_features::window; ++i) {
       const nb::object index = nb::steal(PyNumber_Index(PySequence_Fast_GET_ITEM(all.ptr(), i)));
       if (!index.is_valid()) throw nb::python_error{};

@@ -34,7 +34,7 @@ struct engine_part {
   double something = 0;
 };
 
-// Models beside the library's own: what a user would write.
+// Models besides the library's own: what a user would write.
 struct shortest_prompt : order::fcfs {
   template <schedulable R>
   [[nodiscard]] static bool before(const R& a, const R& b) noexcept {
@@ -428,7 +428,7 @@ TEMPLATE_TEST_CASE("queue_discipline: before is a strict total order, displaces 
   CHECK(displacements > 0);
 }
 
-TEMPLATE_TEST_CASE("queue_discipline: who ages is before those of his priority who are not due, in the order of dues",
+TEMPLATE_TEST_CASE("queue_discipline: aged requests precede those of their priority that are not due, in order of dues",
                    "[conformance][queue]", TESSERA_TEST_MODELS) {
   using R = typename TestType::request_type;
   using D = typename TestType::discipline;

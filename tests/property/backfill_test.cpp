@@ -106,8 +106,7 @@ scenario make(unsigned seed) {
 /// What happened, over all seeds.
 struct tally {
   std::size_t guests = 0;           ///< Requests that passed.
-  std::size_t blocked = 0;          ///< Requests that were first in the queue and blocked, and had their start
-                                    ///< compared.
+  std::size_t blocked = 0;          ///< Requests that were first in the queue, blocked, and compared at their start.
   std::size_t blocked_steps = 0;    ///< Steps in which a request was, and others could have passed.
   std::size_t evicted_guests = 0;   ///< Requests that had passed, and were evicted.
   std::size_t evicted_others = 0;   ///< Other requests that lost their blocks meanwhile.
@@ -291,9 +290,9 @@ void compare() {
 
 }  // namespace
 
-TEST_CASE("backfill delays nobody who is first in line: fcfs") { compare<order::fcfs>(); }
-TEST_CASE("backfill delays nobody who is first in line: fcfs, by future peaks") {
+TEST_CASE("backfill does not delay the first in line: fcfs") { compare<order::fcfs>(); }
+TEST_CASE("backfill does not delay the first in line: fcfs, by future peaks") {
   compare<order::fcfs, admit::future_peak>();
 }
-TEST_CASE("backfill delays nobody who is first in line: ranked") { compare<order::ranked<>>(); }
-TEST_CASE("backfill delays nobody who is first in line: round_robin") { compare<order::round_robin>(); }
+TEST_CASE("backfill does not delay the first in line: ranked") { compare<order::ranked<>>(); }
+TEST_CASE("backfill does not delay the first in line: round_robin") { compare<order::round_robin>(); }

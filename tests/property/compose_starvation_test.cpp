@@ -120,7 +120,7 @@ result overload(const stream& s, tokens long_output, tokens long_reasons, double
 }
 
 constexpr double minutes = 60;
-/// What the stated bounds allow beside patience: a slice of 250 tokens of each of the three long ones.
+/// What the stated bounds allow besides patience: a slice of 250 tokens of each of the three long ones.
 constexpr double slices = 3 * 250 * step_s;
 
 /// Streams that reason, that answer at once, and that do nothing but reason.
@@ -200,7 +200,7 @@ TEST_CASE("starvation: under due_first a long one behind a line begins as under 
   };
   const double in_turn = overload<fcfs<request>>(s, 4000_tok, 3900_tok, 15 * minutes).unanswered;
   CHECK(in_turn < 2 * minutes);
-  // A quarter of the patience for each batch of 8 that is there: 100 wait beside 8.
+  // A quarter of the patience for each batch of 8 that is there: 100 wait next to 8.
   const double batches = 13.5;
   CHECK(waits(30.0_s) < in_turn + 1.05 * 30 / 4 * batches + 10);
   CHECK(waits(60.0_s) < in_turn + 1.05 * 60 / 4 * batches + 10);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a fleet's ledger shows beside engines that share prefixes, with the sets of blocks of each request as the truth.
+// What a fleet's ledger shows of engines that share prefixes, with the sets of blocks of each request as the truth.
 // A report shows the engine to the block. Between two reports the view differs from the engine by no more than the
 // ledger says.
 

@@ -104,7 +104,7 @@ struct model {
   std::map<reception, std::uint64_t> received{};
 
   [[nodiscard]] std::int64_t size_of(const held& h) const { return (h.prompt + h.generated + 3) / 4; }
-  /// Whole blocks of its prompt, but for its last token.
+  /// Whole blocks of its prompt, without its last token.
   [[nodiscard]] static std::int64_t sharable(const held& h) { return h.prompt > 0 ? (h.prompt - 1) / 4 : 0; }
   [[nodiscard]] static std::int64_t shared(const held& h) { return std::min(h.cached / 4, sharable(h)); }
   [[nodiscard]] static std::int64_t doubtful(const held& h) {

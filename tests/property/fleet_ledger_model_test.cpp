@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The ledger beside a plain one: maps, sums made anew each time, nothing kept up to date. Random calls in any order, as
-// a network and engines that die would make them.
+// The ledger next to a plain one: maps, sums made anew each time, nothing kept up to date. Random calls in any order,
+// as a network and engines that die would make them.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>

@@ -253,7 +253,7 @@ class world {
     check();
     return s == status::ok;
   }
-  /// It stands aside, until `ready` or the deadline.
+  /// It is parked, until `ready` or the deadline.
   void park_or_ready(request_type& r, std::size_t steps, bool fails) {
     const time_point until = steps == 0 ? time_point::never() : now_ + duration{static_cast<double>(steps)};
     const status s = r.state().parked && steps % 2 == 0

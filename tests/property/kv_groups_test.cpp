@@ -314,7 +314,7 @@ std::size_t play(const std::array<group, Groups>& layers, std::uint32_t seed) {
     }
     return plan;
   };
-  // Everything that can be seen, but for what a row that is not in use had.
+  // Everything that can be seen, except what an unused row had.
   const auto rows_of_all = [&] {
     std::vector<std::vector<block_id>> rows;
     for (const auto& s : all) {

@@ -156,7 +156,7 @@ TEST_CASE("pars: with the threshold at zero it is first come, first served; with
     options.instance.limits.residents = 3;
     const auto quiet = [](std::size_t) {};
     const auto records = [&](const sim::policy& p) { return sim::format_csv(p.run(options, rows, quiet)); };
-    const auto same = [](std::string a, std::string b) {  // but for the name, the first field of every line
+    const auto same = [](std::string a, std::string b) {  // except the name, the first field of every line
       const auto strip = [](std::string& s) {
         std::string out;
         for (std::size_t begin = 0; begin < s.size();) {

@@ -28,8 +28,8 @@ class scheduler_operations {
   /// @param extra adds plans that are abandoned at once, before every plan; null: none. They must change nothing.
   /// @param remember whether refusals are remembered, and
   /// @param looks whether anything is checked but what the digest tells.
-  /// @param plans_in_flight so many plans are made before the first of them is settled, at most.
-  /// @param aside whether requests stand aside, and copies take longer than a step.
+  /// @param plans_in_flight plans that are made before the first of them is settled, at most.
+  /// @param aside whether requests are parked, and copies take longer than a step.
   explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true,
                                 std::size_t plans_in_flight = 1, bool aside = false)
       : choice_{choice},
@@ -145,7 +145,7 @@ class scheduler_operations {
   std::uint64_t below(std::uint64_t n) { return choice_(n); }
   tokens upto(std::uint64_t n) { return tokens{static_cast<std::int64_t>(choice_(n + 1))}; }
 
-  /// With several in flight, half of the time a plan is made or settled beside everything else.
+  /// With several in flight, half of the time a plan is made or settled next to everything else.
   [[nodiscard]] bool goes_on(world& w) {
     const auto what = below(4);
     if (what == 0 && w.in_flight() != limits_.plans_in_flight) {

@@ -88,7 +88,7 @@ void all_standing_aside() {
   standing_aside<Order, kv::prefix_cache, gate::backfill>();
 }
 
-/// Adapters, tenants and backfilling at once, half of the time with requests that stand aside.
+/// Adapters, tenants and backfilling at once, half of the time with parked requests.
 template <class Order, class BlockStore>
 void gated() {
   constexpr std::uint64_t seeds = is_slow ? 60 : 600;

@@ -70,7 +70,7 @@ struct text_request : text_hook {
   std::vector<std::uint64_t> in_transit;  ///< Its KV on the way between two instances.
   std::uint64_t epoch = 0;                ///< How often prefixes had been forgotten when its oldest KV was computed.
   std::vector<std::uint64_t> contents;    ///< What the KV of its tokens is, by position.
-  tokens announced{};                     ///< KV that is on its way: so many tokens,
+  tokens announced{};                     ///< Tokens with KV that is on its way,
   std::size_t load_first = 0;             ///< from this block on,
   std::vector<kv::block_id> load_to;      ///< to these blocks.
 

@@ -95,9 +95,9 @@ class scheduler_world {
   status park(text_request& r, time_point deadline, park_end at_deadline);
   status ready(text_request& r);
 
-  /// KV of so many tokens is on its way.
+  /// KV of `n` tokens is on its way.
   status loading(text_request& r, tokens n, time_point deadline);
-  /// So many came: written when the plan has run that named the blocks, and nonsense behind them.
+  /// `n` tokens came: written when the plan has run that named the blocks, and nonsense behind them.
   status arrived(text_request& r, tokens n);
   status start_by(text_request& r, time_point deadline);
 

@@ -325,7 +325,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   }
   const bool full = n >= std::min(step_.max_batch, limits_.residents) || sum >= step_.token_budget;
   bool nobody_starts = false;
-  // Only so many that the gate has skipped are known.
+  // At most `residents` requests that the gate has skipped are known.
   const auto is_gated = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::gated; };
   const bool list_is_full =
       static_cast<std::size_t>(std::count_if(line.begin(), line.end(), is_gated)) >= limits_.residents;

@@ -58,7 +58,7 @@ struct operations_done {
   }
 };
 
-/// Runs so many operations, then all requests to their ends.
+/// Runs the operations of `wanted`, then all requests to their ends.
 template <class Order, class BlockStore, class Gate = gate::in_line>
 operations_done run_operations(const seeded_run& wanted);
 

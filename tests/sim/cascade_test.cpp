@@ -53,7 +53,7 @@ cascade::config cascade_of(std::vector<partition::stage> plan, refinement refine
   return {.stages = std::move(plan), .balance = balance, .refine = refine, .model = model};
 }
 
-/// Watches who runs where: a request makes tokens on one instance at a time, and only its own.
+/// Watches which request runs where: a request makes tokens on one instance at a time, and only its own.
 struct watched : cascade {
   using cascade::cascade;
   std::vector<std::size_t>* homes = nullptr;  ///< Where each request starts.
@@ -138,7 +138,7 @@ TEST_CASE("cascade: every request ends, no token twice, at most three transfers,
   CHECK(moves > 200);
 }
 
-TEST_CASE("cascade: whoever dies during a hand-over, every request ends, and no token twice") {
+TEST_CASE("cascade: whichever dies during a hand-over, every request ends, and no token twice") {
   std::size_t moves = 0;
   double unresolved = 0;
   std::uint64_t recovered = 0;
@@ -184,7 +184,7 @@ TEST_CASE("cascade: requests start in the stage of their prompt and never end be
     CHECK(stage_of_instance(o.homes[r.id]) == stage_of_length(r.prompt_tokens));
     const std::int64_t length = r.prompt_tokens + r.answer_tokens;
     CHECK(stage_of_instance(r.instance) <= stage_of_length(length));
-    // Whoever was in a stage for long was handed over to it. The market and the copy take a few steps.
+    // A request that was in a stage for long was handed over to it. The market and the copy take a few steps.
     if (length % 100 > 20 && r.prompt_tokens < length - length % 100) {
       CHECK(stage_of_instance(r.instance) == stage_of_length(length));
       ++moved_on;
@@ -215,7 +215,7 @@ TEST_CASE("cascade: a sequence that outgrows its range is handed over, in a few 
   }
 }
 
-TEST_CASE("cascade: message times are drawn: of those that bid alike nobody is always the first to answer") {
+TEST_CASE("cascade: message times are drawn: of those that bid alike none is always the first to answer") {
   // One request at a time outgrows the first stage, while the four of the second are idle.
   auto options = toy_cluster(5, 100);
   std::vector<trace_row> rows;
@@ -265,7 +265,7 @@ TEST_CASE("cascade: an instance more than 25 % above the mean of its stage sells
   CHECK(full.result.requests[2].instance == 0);
   CHECK(full.result.requests[2].migrations == 1);
   CHECK(run(options, cascade_of(stages({{0, 2}}), refinement::none, stage_balance::hand_over), rows).moves == 0);
-  // 400 against 490 is 10 % above the mean: nobody moves while both are there.
+  // 400 against 490 is 10 % above the mean: no request moves while both are there.
   const std::vector<trace_row> even{row(0, 400, 0, 30), row(0.001, 290, 0, 30), row(0.002, 200, 0, 30)};
   CHECK(run(options, cascade_of(stages({{0, 2}})), even).moves == 0);
   cascade::config eager = cascade_of(stages({{0, 2}}));
@@ -353,9 +353,8 @@ TEST_CASE("cascade plan: every layout covers all lengths with all instances") {
 }
 
 TEST_CASE("cascade: blocks that are set apart for a request that another buys in the end are free again") {
-  // Over a slow network a target that waits for its turn gives a pull up while the seller confirms the next bidder,
-  // and for a while two instances have set blocks apart for one request. A pull of a second or a tenth gives up
-  // often.
+  // Over a slow network a target that waits for its turn gives a pull up while the seller confirms the next bidder. For
+  // a while two instances have set blocks apart for one request. A pull of a second or a tenth gives up often.
   for (const auto& [pulling, seeds] : {std::pair{1.0, 6}, std::pair{0.1, 24}}) {
     for (int seed = 1; seed <= seeds; ++seed) {
       std::mt19937_64 random{static_cast<std::uint64_t>(seed)};

@@ -30,7 +30,7 @@ using tessera_test::toy_cluster;
 using tessera_test::cluster_runs::check_invariants;
 using tessera_test::cluster_runs::simulate;
 
-/// Sends every answer from instance 0 to instance 1, and the other way round, and writes down who asked.
+/// Sends every answer from instance 0 to instance 1, and the other way round, and writes down which instances asked.
 struct swap_sides {
   std::vector<std::size_t>* asked = nullptr;
   template <placement::instance_views V>

@@ -87,7 +87,7 @@ TEST_CASE("cluster: one request alone") {
   CHECK(result.numbers.throughput_tokens_per_s == approx(6 / all));
 }
 
-TEST_CASE("cluster: what is measured is who arrives in the window, and what is generated while it lasts") {
+TEST_CASE("cluster: requests that arrive in the window are measured, and what is generated while it lasts") {
   // One token a request, a step of half a second for each: at 1, 3, 5, ... 19 s.
   std::vector<trace_row> rows;
   for (int i = 0; i != 10; ++i) rows.push_back(row(1 + 2 * i, 10, 0, 1));
@@ -202,7 +202,7 @@ TEST_CASE("cluster: requests say the limit of their answers, not their lengths, 
   CHECK(said(tokens{70}, tokens{4}, false) == std::tuple{limits{4, 4, 4, 4, 4}, all_fit, 3, 1});
 }
 
-TEST_CASE("cluster: nobody is refused for its limit alone, and an admission by limits sees no lengths") {
+TEST_CASE("cluster: none is refused for its limit alone, and an admission by limits sees no lengths") {
   using careful = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak>;
   std::mt19937_64 random{21};
   std::size_t differ = 0;
@@ -219,7 +219,7 @@ TEST_CASE("cluster: nobody is refused for its limit alone, and an admission by l
     CHECK(as_served.numbers.completed == as_known.numbers.completed);
     CHECK(as_served.numbers.preemptions <= as_known.numbers.preemptions);
     differ += sim::format_csv(as_served) != sim::format_csv(as_known) ? 1U : 0U;
-    // Who does not look at the limit runs as before.
+    // A scheduler that does not look at the limit runs as before.
     auto plain = o;
     plain.knows_lengths = false;
     CHECK(sim::format_csv(simulate<fcfs<request>>(plain, rows)) == sim::format_csv(simulate<fcfs<request>>(o, rows)));
@@ -259,7 +259,8 @@ TEST_CASE("cluster: fragmentation is the part of the blocks that is free and of 
   check_invariants(result, rows);
   CHECK(result.requests[0].finish == 0.5 + 32 * 0.25);
   CHECK(result.numbers.fragmentation_peak == approx(0.4));
-  // Four blocks for the prompt's step, five for 16, six for the last 16: 4 of them (0.4) free in the last 4 s of 9.
+  // Four blocks for the prompt's step, five for 16, six for the last 16. So 4 of them (0.4) are free in the last 4 s of
+  // 9.
   CHECK(result.numbers.fragmentation_mean == approx(4 * 0.4 / 9));
   // An instance that never had room for the demand is stranded as a whole, busy or not.
   const std::vector<trace_row> one{row(0, 16, 0, 2), row(0, 200, 0, 1), row(0, 200, 0, 1)};

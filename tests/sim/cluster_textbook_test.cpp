@@ -99,8 +99,8 @@ TEST_CASE("cluster: invariants of random runs, roomy and starved, and they repea
 
 // -- a textbook simulation ------------------------------------------------------------------------------------------
 
-/// First come, first served with swapping, on several instances, written down as one would explain it: vectors that are
-/// searched, blocks that are counted, no scheduler.
+/// First come, first served with swapping, on several instances, in its plainest form: vectors that are searched,
+/// blocks that are counted, no scheduler.
 class textbook {
  public:
   struct job {
@@ -196,7 +196,7 @@ class textbook {
   void begin(std::size_t i, double now) {
     std::vector<job*> residents, waiting;
     here(i, [&](job& j) { (j.resident ? residents : waiting).push_back(&j); });
-    // Who had to begin again goes first until it has a token.
+    // A request that had to begin again goes first until it has a token.
     std::stable_partition(residents.begin(), residents.end(), [](const job* j) { return j->restarted; });
     std::size_t batch = std::min(o_.instance.step.max_batch, o_.instance.limits.residents);
     std::int64_t budget = o_.instance.step.token_budget.count();
@@ -223,7 +223,7 @@ class textbook {
     };
     const auto full = [&] { return step.size() >= batch || budget <= 0; };
     bool starts = true;
-    std::size_t victim_id = jobs_.size();  // what it leaves over is not for those who came after it
+    std::size_t victim_id = jobs_.size();  // what it leaves over is not for requests that came after it
     // Those at the end give way to number `k`, if that is enough.
     const auto make_free = [&](std::int64_t n, std::size_t k) {
       std::int64_t most = free(i);
@@ -251,7 +251,7 @@ class textbook {
       }
       return true;
     };
-    std::int64_t promised = 0;  // to those who compute their prompts: what they have not got yet
+    std::int64_t promised = 0;  // to requests that compute their prompts: what they have not got yet
     const std::int64_t size = o_.instance.limits.block_size.count();
     for (std::size_t k = 0; k < residents.size() && !full(); ++k) {
       job& j = *residents[k];

@@ -85,8 +85,8 @@ TEST_CASE("control: a live migration copies while the request runs, and stops it
   const std::vector<trace_row> rows{row(0, 100, 0, 60)};
   const run_result result =
       cluster_of<fcfs<request>, migrates_later>{options, {}, {.delay_s = 0.6, .notes = &notes}}.run(rows, quiet);
-  // At 0.6 s, 100 tokens have KV, 7 blocks: copied by 6.2 s. By then 22 steps of 0.25 s have ended; 122 tokens are 8
-  // blocks, two of them dirty, so it stops when the step under way ends, at 6.25 s, and the two blocks take 1.6 s.
+  // At 0.6 s, 100 tokens have KV, 7 blocks: copied by 6.2 s. By then 22 steps of 0.25 s have ended. 122 tokens are 8
+  // blocks, two of them dirty. So it stops when the step under way ends, at 6.25 s, and the two blocks take 1.6 s.
   CHECK(notes ==
         std::vector<note>{{"prefilled", 0.5, 0}, {"migrates", 0.6, 0}, {"moved", 7.85, 0}, {"finished", 16.85, 0}});
   REQUIRE(result.downtimes.size() == 1);
@@ -176,7 +176,7 @@ struct counts_anew {
   }
 };
 
-TEST_CASE("control: views say what those who wait need, at every event") {
+TEST_CASE("control: views say what waiting requests need, at every event") {
   std::size_t waited = 0;
   std::size_t preempted = 0;
   std::size_t migrated = 0;
@@ -335,7 +335,7 @@ TEST_CASE("control: in a closed loop as many run as asked for, whatever their ar
     CHECK(result.numbers.completed == 40);
     CHECK(most == std::min<std::size_t>(in_flight, 40));
     CHECK(now == 0);
-    CHECK(result.requests.back().finish < 40.0 * 2);  // nobody waits for an arrival in the trace
+    CHECK(result.requests.back().finish < 40.0 * 2);  // no request waits for an arrival in the trace
     if (in_flight == 1) {
       double expected = 0;
       for (const sim::request_record& r : result.requests) {
@@ -514,7 +514,7 @@ struct fickle : restless {
   }
 };
 
-TEST_CASE("control: requests whose migrations are called off at any moment lose nothing and all end") {
+TEST_CASE("control: requests with migrations that are called off at any moment lose nothing and all end") {
   std::size_t cut = 0;
   for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     auto options = toy_cluster(2 + seed % 3, seed % 2 == 0 ? 400 : 40);

@@ -111,7 +111,7 @@ TEST_CASE("disaggregated: a prompt is computed here, its answer there") {
   CHECK(r.requests[1].migrations == 0);
 }
 
-TEST_CASE("disaggregated: whose decode worker is found dead before its KV was there goes to another") {
+TEST_CASE("disaggregated: a request goes to another decode worker if its own is found dead before its KV was there") {
   auto options = toy_cluster(3, 100);
   options.faults = {{.kind = sim::fault_kind::dies, .instance = 2, .at_s = 2, .for_s = 1000}};
   options.detection_s = 3;
@@ -178,7 +178,7 @@ struct keeps_to_memory : sim::distserve {
     for (const sim::pool_worker& w : p.workers()) {
       CHECK(c.at(w.id).device_blocks_held() <= c.capacity(w.id));
       if (w.role == control::role::prefill) continue;
-      // Who waits here has lost its blocks here, or comes in the step that is about to begin.
+      // A request that waits here has lost its blocks here, or comes in the step that is about to begin.
       CHECK(c.views()[w.id].waiting_blocks <= c.capacity(w.id));
     }
     for (const request& r : c.requests()) {

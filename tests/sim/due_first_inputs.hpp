@@ -29,7 +29,7 @@ using sim::trace_row;
 inline constexpr auto quiet = [](std::size_t) {};
 using cluster = sim::cluster_of<tessera::due_first<request, sim::scored_length>, sim::by_headroom>;
 
-/// Scores whose order is that of the lengths, but for noise.
+/// Scores in the order of the lengths, except for noise.
 inline void score(std::vector<trace_row>& rows, double noise) {
   sim::random_engine random{5};
   for (trace_row& r : rows) {

@@ -74,7 +74,7 @@ TEST_CASE("due_first: no herd of short requests where there is no long one") {
   const auto o = profile_cluster("h20-llama-3.2-3b", 8, 0, 256);
   const sim::by_headroom control{sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target)};
   const run_result r = cluster{o, {}, control}.run(rows, quiet);
-  // Of 64 that arrive one after the other, eight go to each if nothing else counts.
+  // If nothing else counts, eight of 64 that arrive one after the other go to each.
   double largest = 0;
   for (std::size_t i = 1000; i + 64 <= rows.size(); i += 64) {
     std::array<int, 8> times{};
@@ -141,7 +141,7 @@ TEST_CASE("due_first: a new request goes where most room is left when all have t
     for (const sim::request_record& q : r.requests) out.push_back(q.instance);
     return out;
   };
-  // The first expects 800 tokens more than it has yet, the second none: the third and the fourth go to the second's
+  // The first expects 800 tokens more than it has yet, the second none. The third and the fourth go to the second's
   // instance, though that has more in memory.
   std::vector<trace_row> rows{row(0, 16, 0, 60), row(0.01, 160, 0, 60), row(0.02, 160, 0, 60), row(0.03, 16, 0, 60)};
   rows[0].score = 800;
@@ -154,8 +154,8 @@ TEST_CASE("due_first: what has ended, was refused or has moved weighs nothing wh
   auto o = toy_cluster(2, 100);
   o.instance.limits.max_length = tokens{800};
   const sim::prefill_model model = sim::calibrate_prefill(o.instance.timer, duration{1e9});
-  // Too long; one that ends with its first token; one that ends after some. Then, when all is empty again, two equals
-  // take turns: whatever was left on the first would send all to the second.
+  // One too long, one that ends with its first token, one that ends after some. Then, when all is empty again, two
+  // equals take turns. Anything left on the first would send all to the second.
   for (const auto& [prompt, output] : {std::pair{900, 5}, std::pair{700, 1}, std::pair{300, 40}}) {
     CAPTURE(prompt);
     std::vector<trace_row> rows{row(0, prompt, 0, output), row(1000, 16, 0, 2), row(2000, 16, 0, 2),
@@ -167,9 +167,8 @@ TEST_CASE("due_first: what has ended, was refused or has moved weighs nothing wh
       if (q.prompt_tokens == 900) CHECK(q.rejected);
     }
   }
-  // The first expects much and reasons on 0; of the next six, four go to 1 and end soon, two come to 0 and stay until
-  // memory is tight there. It answers on 1, for long: the last one, which comes when the others have ended, goes to
-  // 0.
+  // The first expects much and reasons on 0. Four of the next six go to 1 and end soon; two come to 0 and stay until
+  // memory is tight there. It answers on 1, for long. The last one, which comes when the others have ended, goes to 0.
   o.fabric_bytes_per_s = 1e6;
   std::vector<trace_row> rows{row(0, 160, 30, 500)};
   rows[0].score = 1000;
@@ -209,7 +208,7 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
   CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
   o.each.assign(2, o.instance);
   CHECK(places(o) == std::vector<std::uint32_t>{0, 1, 0, 1});
-  // A slower one with nothing in line is no equal: headroom counts, and the last goes to 0, behind the third.
+  // A slower one with an empty queue is no equal: headroom counts, and the last goes to 0, behind the third.
   sim::profile slow = tessera_test::toy_profile();
   slow.measured.decode = {{1, 1, 0.375}};
   o.each[1].timer = sim::step_timer{slow};
@@ -220,7 +219,7 @@ TEST_CASE("due_first: behind no prompt for the sake of memory that is plenty, by
 
 TEST_CASE("due_first: where decoding takes least while memory is plenty, unless prompts in line take longer") {
   // One that holds 30,000 tokens decodes on 0 all the time: of 400,000, so that memory counts for nothing, but each
-  // step reads them. Those that come when no prompt is in line go to 1.
+  // step reads them. Those that come when no prompt waits go to 1.
   const auto o = profile_cluster("h100-80gb-llama-3.1-8b", 2, 0, 256);
   std::vector<trace_row> rows{row(0, 30'000, 0, 5000)};
   for (int i = 0; i != 4; ++i) rows.push_back(row(10 + 5 * i, 100, 0, 100));
@@ -236,13 +235,13 @@ TEST_CASE("due_first: where decoding takes least while memory is plenty, unless 
     return out;
   };
   CHECK(places(100) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 0});
-  // Of whom nothing is expected, where nobody waits for its prompt.
+  // Without an expected output it goes where no request waits for its prompt.
   CHECK(places(0) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 0});
-  // Of whom so much is, it is worth waiting for that prompt.
+  // With that much expected output the wait for that prompt is worth it.
   CHECK(places(20'000) == std::vector<std::uint32_t>{0, 1, 1, 1, 1, 1, 1});
 }
 
-TEST_CASE("due_first: not where decoding takes least, if those who follow would wait there for each other") {
+TEST_CASE("due_first: not where decoding takes least, if later requests would wait there for each other") {
   // One that holds 70,000 tokens decodes on 0 all the time. With so many prompts as come the others would be slower
   // on 1 alone, or have to wait there for a place in its batch.
   struct all {
@@ -273,7 +272,7 @@ TEST_CASE("due_first: not where decoding takes least, if those who follow would 
     o = sim::bounded_steps(o, sim::step_bounds(o, model, 0.05));
     const all ours = serve(o, rate, prompt, output, sim::by_headroom{model});
     CHECK(ours.times[0] < ours.times[1]);
-    // In turn, which is what the least in line comes to, and by what is held.
+    // In turn, which is what the least prefill backlog comes to, and by what is held.
     CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::round_robin>{}).e2e_s);
     CHECK(ours.e2e_s < 1.02 * serve(o, rate, prompt, output, sim::placed<placement::least_load>{}).e2e_s);
   };

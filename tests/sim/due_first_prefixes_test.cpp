@@ -63,7 +63,7 @@ TEST_CASE("by_headroom: a turn goes where the earlier turns are cached, a sessio
   for (std::size_t i = 0; i != rows.size(); ++i) CHECK(without[i] == i % 3);
 }
 
-TEST_CASE("by_headroom: a prefix is worth as much computing as it saves, times those who are there") {
+TEST_CASE("by_headroom: a prefix is worth as much computing as it saves, times the requests that are there") {
   const auto o = tessera_test::toy_cluster(2, 4000);
   constexpr std::int64_t shared = 1600;
   constexpr std::int64_t prompt = 2000;
@@ -96,7 +96,7 @@ TEST_CASE("by_headroom: a prefix is worth as much computing as it saves, times t
 }
 
 TEST_CASE("due_first: told which turns call tools it is no worse, whether memory is plenty or not") {
-  // 70 agents, whose tools take half a second; every third call is followed by eight seconds of a person.
+  // 70 agents with tools that take half a second; every third call is followed by eight seconds of a person.
   const auto rows = [](bool told) {
     std::vector<trace_row> out;
     for (std::int64_t session = 0; session != 70; ++session) {

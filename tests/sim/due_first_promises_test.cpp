@@ -87,14 +87,14 @@ TEST_CASE("due_first: with as many at any time it is what is kept in a second th
   // 0.075 of each that is here in a second.
   CHECK(together.worth({.broken = 0.1, .e2e_s = 11.9, .of = 2000, .held = true}, 1.02));
   CHECK(!together.worth({.broken = 0.1, .e2e_s = 12.1, .of = 2000, .held = true}, 1.02));
-  // Whoever breaks far fewer may take as long as it takes.
+  // An outcome that breaks far fewer may take as long as it takes.
   CHECK(together.worth({.broken = 0.06, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
   CHECK(!together.worth({.broken = 0.065, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
-  // And whoever surely keeps what may be broken otherwise, to more than one of a hundred.
+  // And so may one that surely keeps what may be broken otherwise, to more than one of a hundred.
   const outcome perhaps{.broken = 0.009, .e2e_s = 10, .of = 20000, .held = true};
   CHECK(perhaps.worth({.broken = 0.005, .e2e_s = 20, .of = 20000, .held = true}, 1.02));
   CHECK(!perhaps.worth({.broken = 0.0055, .e2e_s = 20, .of = 20000, .held = true}, 1.02));
-  // Where nobody's are kept, whoever keeps some is better.
+  // Where none are kept, an outcome that keeps some is better.
   CHECK(outcome{.broken = 1, .e2e_s = 10, .of = 500, .held = true}.worth(
       {.broken = 0.5, .e2e_s = 100, .of = 500, .held = true}, 1.02));
 }

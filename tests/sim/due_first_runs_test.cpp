@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Whole runs: nothing is lost or served twice, and what they come to beside others.
+// Whole runs: nothing is lost or served twice, and how they compare with others.
 
 #include <tessera/sim/input/archetypes.hpp>
 #include <tessera/sim/input/workload.hpp>

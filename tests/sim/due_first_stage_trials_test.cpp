@@ -31,7 +31,7 @@ using tessera_test::profile_cluster;
 using tessera_test::due_first_inputs::all_answer;
 using tessera_test::due_first_inputs::tried_layouts;
 
-/// Of stages.
+/// Trials of stages.
 struct tried_stages : tried_layouts {
   std::array<sim::cascade_plan, 3> plans;  ///< Large stages, stages of any size, published.
 
@@ -95,7 +95,7 @@ TEST_CASE("due_first: a trial is made where the better of two plans is expected 
   CHECK(best.stages.stages == t.plans[1].stages);
   t.trials.going_on(t.rows, 6000);
   CHECK(t.trials.together().e2e_s > 1.5 * t.took(1));
-  // Between the two: who wants no small stages is not told of what they gain.
+  // Between the two gains: where small stages are not allowed, their gain does not count.
   const double between = (t.plans[0].gain + t.plans[1].gain) / 2;
   CHECK(t.best({.least_tried_gain = between, .least_fine_gain = 1}, {}).kind == sim::layout_kind::stages);
   CHECK(t.best({.least_tried_gain = between, .least_fine_gain = 1e9}, {}).kind != sim::layout_kind::stages);

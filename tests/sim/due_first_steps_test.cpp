@@ -68,7 +68,7 @@ TEST_CASE("due_first: a step of a simulated instance has tokens for its resident
   const std::vector<trace_row> rows{row(0, 320, 0, 1)};
   const auto seconds = [&] { return sim::cluster_of<fcfs<request>>{o}.run(rows, quiet).numbers.ttft.mean; };
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
-  o.instance.prefill_budget = tokens{100};  // 100, then 101 beside itself as a resident, three times: 403
+  o.instance.prefill_budget = tokens{100};  // 100, then 101 next to itself as a resident, three times: 403
   CHECK(seconds() == Catch::Detail::Approx(2.0).epsilon(0.01));
   o.instance.prefill_budget = tokens{5000};
   CHECK(seconds() == Catch::Detail::Approx(0.5).epsilon(0.01));
@@ -104,10 +104,10 @@ TEST_CASE("due_first: steps are longer where prompts wait because decodes leave 
   CHECK(longer.numbers.placement == "headroom, long steps");
   CHECK(never.numbers.placement == "headroom");
   CHECK(longer.numbers.e2e.mean < 0.75 * never.numbers.e2e.mean);
-  // Not longer than that: then who is read waits for prompts.
+  // Not longer than that: then requests with readers wait for prompts.
   CHECK(longer.numbers.e2e.mean <
         0.9 * sim::run_due_first(h200, rows, {}, {.bounded_steps = false}, quiet).numbers.e2e.mean);
-  // Nor where nobody waits.
+  // Nor where none waits.
   const auto calm = alike_rows(1000, 2, 1);
   CHECK(sim::run_due_first(h200, calm, {}, {}, quiet).numbers.placement == "headroom");
 }
@@ -156,7 +156,7 @@ TEST_CASE("due_first: longer steps that there are need not gain as much as new o
   const due_first_config asks_more{.least_step_gain = 1.01 * gain};
   CHECK(t.best(asks_more, {}, longer).bounds.empty());
   CHECK(t.best(asks_more, {.bounds = longer[0]}, longer).bounds == longer[0]);
-  // Bounds of stages, or of those who were there before pools, are no long steps.
+  // Bounds of stages, or of layouts that were there before pools, are no long steps.
   for (const sim::layout_kind kind : {sim::layout_kind::stages, sim::layout_kind::pools}) {
     CHECK(t.best(asks_more, {.kind = kind, .bounds = longer[0]}, longer).bounds.empty());
   }

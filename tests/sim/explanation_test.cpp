@@ -79,7 +79,7 @@ timeline explain(cluster_options o, const std::vector<trace_row>& rows, std::siz
   return t;
 }
 
-TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]") {
+TEST_CASE("a request that loses its blocks is told for which other, and how it comes back", "[sim]") {
   // 8 blocks. Both prompts take 3; at 0.5 s the first takes a fourth, at 1 s the second. With its 65th token, in the
   // 18th step, the first needs a fifth, and there is none. Until it ends, with its 30th token, there is no room
   // for 4.
@@ -102,7 +102,7 @@ TEST_CASE("who loses its blocks is told for whom, and how it comes back", "[sim]
 }
 
 TEST_CASE("a change of phase, and where it leads, is told", "[sim]") {
-  // Each reasons alone on an instance. The second has its fourth token at 1.25 s, and goes on where nobody reasons
+  // Each reasons alone on an instance. The second has its fourth token at 1.25 s. It goes on where no request reasons
   // any more, with the KV of 19 tokens, which cross at 1000 bytes a second.
   const std::vector<trace_row> rows{row(0, 16, 40, 1), row(0, 16, 4, 4), row(0, 16, 1, 1)};
   using control = sim::placed<placement::pascal_arrival, placement::pascal_migrate_always>;
@@ -121,7 +121,7 @@ TEST_CASE("a change of phase, and where it leads, is told", "[sim]") {
   CHECK(t.result.requests[1].migrations == 1);
 }
 
-TEST_CASE("scores, and that nobody waits for ever, are told", "[sim]") {
+TEST_CASE("scores, and that none waits for ever, are told", "[sim]") {
   // One runs at a time, for 1 s. The second goes behind all that come later, until it has been there for 2 s.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
@@ -139,7 +139,7 @@ TEST_CASE("scores, and that nobody waits for ever, are told", "[sim]") {
   CHECK(t.says(4, "first in line (ahead of those with scores, because it came more than 2 s ago)"));
 }
 
-TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
+TEST_CASE("an auction is told: which asked, which bid, which won", "[sim]") {
   // It has 64 tokens at 4.25 s. A message takes 50 us. It decodes once more while three blocks are copied, and stops
   // for the last one, 0.016 s and the message that hands it over.
   const std::vector<trace_row> rows{row(0, 48, 0, 40)};
@@ -165,8 +165,8 @@ TEST_CASE("an auction is told: who asked, who bid, who won", "[sim]") {
 
 TEST_CASE("due times and headroom are told", "[sim]") {
   using scheduler = tessera::due_first<request, rank::expected_length<>, order::pacer_member>;
-  // The third is shorter, and due before the second, by a clock that goes at a hundredth of its pace meanwhile:
-  // 0.001 + 0.8 s, and 0.002 + 0.4 s.
+  // The third is shorter, and due before the second. The clock goes at a hundredth of its pace meanwhile: 0.001 + 0.8
+  // s, and 0.002 + 0.4 s.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
   std::vector<trace_row> rows{row(0, 16, 0, 8), row(0.1, 16, 0, 8), row(0.2, 16, 0, 4)};
@@ -201,7 +201,7 @@ TEST_CASE("prompts and tokens on workers of their own are told", "[sim]") {
   CHECK(t.text.find("prefill") != std::string::npos);
 }
 
-/// Hears of everybody.
+/// Hears of all requests.
 struct listener : sim::run_watcher {
   std::map<std::size_t, std::vector<sim::request_event>> events{};
   std::map<std::size_t, std::vector<sim::request_step>> steps{};
@@ -302,7 +302,7 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
   CHECK(defragmented > 0);
 }
 
-TEST_CASE("who has no instance for ever is told so, and not that he is too long", "[sim]") {
+TEST_CASE("a request without an instance for ever is told so, and not that it is too long", "[sim]") {
   const std::vector<trace_row> rows{row(0, 16, 0, 400), row(1, 16, 0, 5), row(9, 16, 0, 5)};
   cluster_options o = toy_cluster(1, 100);
   o.faults = {{.instance = 0, .at_s = 0.5}};
@@ -336,7 +336,7 @@ TEST_CASE("what can be asked", "[sim]") {
   CHECK_THROWS_WITH(sim::require_request({.request = 3}, 3), "there is no request 3 to explain: they are 0 to 2");
 }
 
-TEST_CASE("a second is told of all who decide in it", "[sim]") {
+TEST_CASE("a second is told of all that decide in it", "[sim]") {
   const std::vector<trace_row> rows{row(0, 48, 0, 30), row(0, 48, 0, 30)};
   cluster_options o = toy_cluster(1, 8);
   const auto second = [&](double from_s) {

@@ -49,7 +49,7 @@ std::vector<double> ends_of(std::size_t instances, double link, const std::vecto
   return ends;
 }
 
-/// Max-min fair rates as water rises: all by a hundred-thousandth of a link at a time; whoever uses a full link stays.
+/// Max-min fair rates as water rises: all by a hundred-thousandth of a link at a time; a transfer on a full link stays.
 std::vector<double> slow_rates(std::size_t instances, double link, const std::vector<transfer>& active) {
   std::vector<double> rates(active.size(), 0);
   std::vector<bool> stays(active.size(), false);
@@ -129,7 +129,7 @@ TEST_CASE("fabric: what a transfer cannot use goes to the others") {
   CHECK(f.next_end_s() == approx(0.5 + 60.0 / 45));
 }
 
-TEST_CASE("fabric: every transfer has a full link on which nobody is faster, and no link carries more than it can") {
+TEST_CASE("fabric: every transfer has a full link on which none is faster, and no link carries more than it can") {
   // This is what max-min fair means, and there is only one such assignment.
   std::mt19937_64 random{15};
   for (int round = 0; round < 400; ++round) {
@@ -176,7 +176,7 @@ TEST_CASE("fabric: every transfer has a full link on which nobody is faster, and
   }
 }
 
-TEST_CASE("fabric: who is told of an end may start and cancel transfers") {
+TEST_CASE("fabric: a listener that hears of an end may start and cancel transfers") {
   fabric f{4, 100};
   for (std::size_t from = 0; from != 3; ++from) f.start(0, from, 3, bytes{100}, from);
   std::vector<std::size_t> order;
@@ -199,7 +199,7 @@ TEST_CASE("fabric: who is told of an end may start and cancel transfers") {
 TEST_CASE("fabric: disjoint pairs and opposite directions do not notice each other") {
   for (const double end : ends_of(4, 100, {{0, 0, 1, 100}, {0, 2, 3, 100}})) CHECK(end == approx(1.0));
   for (const double end : ends_of(2, 100, {{0, 0, 1, 100}, {0, 1, 0, 100}})) CHECK(end == approx(1.0));
-  // A ring: everyone sends and everyone receives.
+  // A ring: every instance sends and receives.
   for (const double end : ends_of(3, 100, {{0, 0, 1, 100}, {0, 1, 2, 100}, {0, 2, 0, 100}})) CHECK(end == approx(1.0));
 }
 
@@ -270,7 +270,7 @@ TEST_CASE("fabric: as a simulation in small steps of time") {
 TEST_CASE("fabric: bytes are conserved, and runs repeat exactly") {
   std::mt19937_64 random{12};
   for (int round = 0; round < 100; ++round) {
-    // Everybody sends to 0, which is never idle: the last end is the first start plus all bytes over its link.
+    // All send to 0, which is never idle: the last end is the first start plus all bytes over its link.
     std::vector<transfer> transfers;
     double at = 3;
     double backlog = 0;

@@ -68,7 +68,7 @@ trial draw(std::uint64_t seed) {
         f.factor = 0.5 * static_cast<double>(1 + upto(5));
         break;
       default:
-        // Of the first there is always a next life.
+        // The first always has a next life.
         if (f.instance != 0 && random() % 8 == 0) f.for_s = std::numeric_limits<double>::infinity();
     }
     o.faults.push_back(f);

@@ -100,7 +100,7 @@ TEST_CASE("faults: what was on an instance that dies is computed again elsewhere
   CHECK(result.timeline.back().live == 1);
 }
 
-TEST_CASE("faults: nobody knows of a death before it is detected; what is sent there waits") {
+TEST_CASE("faults: a death is unknown before it is detected; what is sent there waits") {
   cluster_options o = toy_cluster(2, 100);
   o.faults = {death(0, 1, 10)};
   o.detection_s = 2;
@@ -149,7 +149,8 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   sim::cluster_of<fcfs<request>, looks_at_queue> c{o, {}, looks_at_queue{&seen}};
   tessera_test::check_served(c.run(rows, quiet), rows);
   using s = looks_at_queue::seen;
-  // One runs; 150 tokens wait for 10 blocks; then, unheard, 32 for 2 and 64 for 4. At 12 s all four are placed anew.
+  // One runs. 150 tokens wait for 10 blocks. Then, unheard, 32 wait for 2 and 64 for 4. At 12 s all four are placed
+  // anew.
   REQUIRE(seen.size() == 10);
   CHECK(seen[0] == s{});
   CHECK(seen[1] == s{blocks{}, blocks{}, 1});
@@ -158,7 +159,7 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   CHECK(seen[4] == s{blocks{16}, blocks{10}, 4});
   CHECK(seen[9] == s{});  // it is back, and empty
 
-  // Where nobody waited, the first that is sent there is the first in line.
+  // Where none waited, the first that is sent there is the first in the queue.
   seen.clear();
   const std::vector<trace_row> later(rows.begin() + 2, rows.begin() + 4);
   sim::cluster_of<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
@@ -186,7 +187,8 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   o.faults = {death(0, 1.125), death(1, 1.5, 6.5)};
   const run_result result = simulate(o, rows);
   tessera_test::check_served(result, rows);
-  // Sent to 1 at 2.125 s, which is known to be dead at 2.5 s and back at 8 s; the second's prompt is in a step of it.
+  // It is sent to 1 at 2.125 s, which is known to be dead at 2.5 s and back at 8 s. The second's prompt is in a step of
+  // it.
   CHECK(result.requests[0].finish == 8.5 + 0.5 + 3 * 0.25);
   CHECK(result.requests[0].recoveries == 1);
   CHECK(result.requests[1].finish == 9);
@@ -211,7 +213,7 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   CHECK(waiting.run(rows, quiet).numbers.completed == rows.size());
 }
 
-TEST_CASE("faults: who waits for an instance, or with one whose death nobody knows of, waits") {
+TEST_CASE("faults: a request that waits for an instance, or with one that has died unnoticed, waits") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 600; ++i) rows.push_back(row(i, 20, 0, 2));
   auto options = toy_cluster(2, 1000);
@@ -241,7 +243,7 @@ TEST_CASE("faults: one that is dead does not die again") {
   CHECK(result.requests[1].finish == 20.5);
 }
 
-TEST_CASE("faults: who hangs ends no step, and loses nothing") {
+TEST_CASE("faults: an instance that hangs ends no step, and loses nothing") {
   cluster_options o = toy_cluster(1, 100);
   o.faults = {{.kind = fault_kind::hangs, .instance = 0, .at_s = 0.625, .for_s = 10},
               {.kind = fault_kind::hangs, .instance = 0, .at_s = 5, .for_s = 3},  // it hangs already
@@ -264,7 +266,8 @@ TEST_CASE("faults: steps that begin while an instance is slow take longer") {
               {.kind = fault_kind::slows, .instance = 0, .at_s = 1, .for_s = 0.375, .factor = 3}};
   const std::vector<trace_row> rows{row(0, 10, 0, 5)};
   const run_result result = simulate(o, rows);
-  // 0.5, 0.75; from 0.75 by 2 to 1.25; from 1.25 by 6 to 2.75; from 2.75 as always.
+  // Steps end at 0.5 and 0.75. One takes twice as long, to 1.25, and one six times, to 2.75. From then on they are as
+  // always.
   CHECK(result.requests[0].finish == 3);
 }
 
@@ -302,7 +305,7 @@ TEST_CASE("faults: one that moves away from an instance that dies is lost with i
   CHECK(moved.requests[0].finish == 2);
 }
 
-/// On the first of those that there are; whoever has a token is sent to another, between any two steps.
+/// On the first of those that there are; a request that has a token is sent to another, between any two steps.
 struct restless {
   template <class C>
   std::size_t place(C& c, const request& r) const {
@@ -323,7 +326,7 @@ struct restless {
   int* went = nullptr;
 };
 
-TEST_CASE("faults: whose prompt is computed again stays until it has its next token") {
+TEST_CASE("faults: a request with its prompt computed again stays until it has its next token") {
   cluster_options o = toy_cluster(3, 60);
   o.instance.step.token_budget = tokens{16};  // in chunks
   o.detection_s = 0.5;

@@ -77,7 +77,7 @@ double prefill(const sim::step_timer& timer, std::int64_t first, std::int64_t co
   return timer(s);
 }
 
-TEST_CASE("instance: the scheduler's wall time is that of its own step, and not measured where nobody asks") {
+TEST_CASE("instance: the scheduler's wall time is that of its own step, and not measured where it is not asked for") {
   sim::instance_options o = toy_cluster(1, 100).instance;
   bench<fcfs<request>> measured{o};
   o.times_scheduler = false;
@@ -184,7 +184,7 @@ TEST_CASE("instance: a step takes its copies, and then its kernels") {
 }
 
 TEST_CASE("instance: copies out and in go on at once") {
-  // Eight blocks for two who need six and seven: they take turns of four tokens.
+  // Eight blocks for two requests that need six and seven: they take turns of four tokens.
   bench<round_robin<request>> b{toy_cluster(1, 8).instance, {.quantum = tokens{4}}};
   request& small = b.add(0, 80, 0, 8);
   request& large = b.add(0, 96, 0, 8);
@@ -219,7 +219,7 @@ TEST_CASE("instance: where copies overlap the kernels, a step takes the longer o
     double t = b.step(0);
     for (int i = 0; i < 16; ++i) t = b.step(t);
     CHECK(t == 4.5);
-    // Four blocks go out beside a step of 0.25 s; later they come in beside another.
+    // Four blocks go out during a step of 0.25 s; later they come in during another.
     const double longer = block_s == 0.125 ? 0.5 : 0.25;
     t = b.step(t);
     CHECK(t == 4.5 + longer);

@@ -50,13 +50,13 @@ std::int64_t found(double kept_s, bool calls_tool = true) {
   return r.requests[4].cached_tokens;
 }
 
-TEST_CASE("the KV of a turn is kept for the next one, if anybody says when that is", "[sim]") {
+TEST_CASE("the KV of a turn is kept for the next one, if it is said when that is", "[sim]") {
   CHECK(found<kv::lru>(5) == 16);
   CHECK(found<kv::keep_until<>>(5) == 64);
   CHECK(found<kv::keep_until<>>(0) == 16);
   CHECK(found<kv::keep_until<>>(0.5) == 16);  // the time is past before the next turn
   CHECK(found<kv::next_use<>>(0) == 64);
-  // Of a person nobody knows that there will be another.
+  // For a person it is not known that there will be another turn.
   CHECK(found<kv::keep_until<>>(5, false) == 16);
 }
 

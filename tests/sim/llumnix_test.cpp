@@ -32,7 +32,7 @@ run_result run(const sim::cluster_options& options, Control control, const std::
   return sim::cluster_of<fcfs<request>, Control>{options, {}, std::move(control)}.run(rows, quiet);
 }
 
-/// Writes down where it sends who comes between 5 and 20 s.
+/// Writes down where it sends the requests that come between 5 and 20 s.
 struct watched : sim::llumnix {
   watched(const sim::llumnix::config& c, std::vector<std::uint32_t>* where) : sim::llumnix{c}, to{where} {}
   std::vector<std::uint32_t>* to;
@@ -63,16 +63,16 @@ TEST_CASE("llumnix: a new request goes where each request has the most memory le
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, same)) == std::vector<std::uint32_t>{0, 1, 0});
 }
 
-TEST_CASE("llumnix: whoever starts in the step under way has its blocks, and does not wait for them as well") {
+TEST_CASE("llumnix: a request that starts in the step under way has its blocks, and does not wait for them as well") {
   // When the third comes, the first has 43 of 100 blocks, and the second 30, in its first step: 57 and 70 are left.
   const std::vector<trace_row> rows{row(0, 640, 0, 200), row(10, 480, 0, 9), row(10.2, 16, 0, 4)};
   const sim::llumnix::config stays{.low = -1e9, .high = 1e9};
   CHECK(places(run(toy_cluster(2, 100), sim::llumnix{stays}, rows)) == std::vector<std::uint32_t>{0, 1, 1});
 }
 
-TEST_CASE("llumnix: of an instance that has died and that nobody knows of it is believed what it said last") {
-  // Each has one that runs, with 10 of 100 blocks, and four that wait for as many: (90 - 40) / 5. Without those who
-  // wait it would be 90 / 5, and all would go there who come next.
+TEST_CASE("llumnix: of an instance that has died unnoticed it is believed what it said last") {
+  // Each has one that runs, with 10 of 100 blocks, and four that wait for as many: (90 - 40) / 5. Without the waiting
+  // ones it would be 90 / 5, and all that come next would go there.
   auto options = toy_cluster(2, 100);
   options.instance.limits.residents = 1;
   options.faults = {{.kind = sim::fault_kind::dies, .instance = 0, .at_s = 5, .for_s = 1000}};
@@ -108,8 +108,8 @@ TEST_CASE("llumnix: the least free instance gives its shortest request to the mo
   CHECK(moved.requests[2].migrations == 1);
   CHECK(moved.requests[2].instance == 1);
   CHECK(moved.requests[0].instance == 0);
-  CHECK(with(10, 50).numbers.migrations == 0);   // nobody is that tight
-  CHECK(with(25, 200).numbers.migrations == 0);  // nobody is that free
+  CHECK(with(10, 50).numbers.migrations == 0);   // no instance is that tight
+  CHECK(with(25, 200).numbers.migrations == 0);  // no instance is that free
 }
 
 /// Places as `llumnix` does, and looks whether that is where freeness is highest, by its definition.

@@ -249,7 +249,7 @@ TEST_CASE("policies: scores become ranks") {
   sim::rank_scores(std::span{rows}.first(0));
 }
 
-TEST_CASE("policies: PARS boosts who has waited, serves the short ones first for ever, or ages smoothly") {
+TEST_CASE("policies: PARS boosts requests that have waited, serves the short ones first for ever, or ages smoothly") {
   // One at a time. A long one waits while short ones keep coming.
   std::vector<sim::trace_row> rows{row(0, 20, 0, 300)};
   for (int i = 0; i < 400; ++i) rows.push_back(row(0.5 + 2.0 * i, 20, 0, 90));
@@ -303,8 +303,8 @@ TEST_CASE("policies: Autellix lets single calls go before the later calls of a l
   CHECK(agent >= fcfs_agent);
 }
 
-TEST_CASE("policies: TRAIL needs no scores to know who is nearly done") {
-  // Lengths of two kinds that nobody can tell apart beforehand; memory for a few of the long kind.
+TEST_CASE("policies: TRAIL needs no scores to know which are nearly done") {
+  // Lengths of two kinds that cannot be told apart beforehand; memory for a few of the long kind.
   std::vector<sim::trace_row> rows;
   for (int i = 0; i < 300; ++i) rows.push_back(row(0.4 * i, 20, 0, i % 4 == 0 ? 1200 : 40));
   const auto mean = [&](const char* name) {
@@ -319,7 +319,7 @@ TEST_CASE("policies: TRAIL needs no scores to know who is nearly done") {
   CHECK(trail < 0.9 * fcfs);
 }
 
-TEST_CASE("policies: Sarathi's steps hold nobody up that decodes") {
+TEST_CASE("policies: Sarathi's steps hold up none that decodes") {
   std::vector<sim::trace_row> rows{row(0, 20, 0, 400)};
   for (int i = 0; i < 10; ++i) rows.push_back(row(0.05 + 0.2 * i, 4000, 0, 2));
   const auto longest = [&](const char* name) {
@@ -388,7 +388,7 @@ TEST_CASE("policies: each serves sessions that share prefixes where memory is sh
   }
 }
 
-TEST_CASE("policies: who could not be in time is refused, and those who are taken are") {
+TEST_CASE("policies: a request that could not be in time is refused, and those that are taken are") {
   const auto run = [](const char* name, double rate) {
     const auto rows = sim::generate(sim::find_workload("azure-conv"), 1500, rate, 5);
     const sim::machines kind{1, sim::find_profile("h100-96gb-qwen-32b")};
@@ -458,7 +458,7 @@ TEST_CASE("policies: those with pools divide the instances as they are told") {
     if (p.pools == 0) continue;
     CAPTURE(p.name);
     auto options = toy_cluster(5, 100);
-    // Who decodes on the way is told by where requests end.
+    // Where requests end shows which instances decode.
     options.pools = sim::pool_sizes{.prefill = 4, .decode = 1, .mixed = 0};
     for (const auto& r : p.run(options, rows, [](std::size_t) {}).requests) CHECK(r.instance == 4);
     options.pools = sim::pool_sizes{.prefill = 2, .decode = 3, .mixed = 0};

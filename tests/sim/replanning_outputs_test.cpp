@@ -49,7 +49,7 @@ TEST_CASE("replanning: while most still run, the short ones that have ended are 
     CHECK(ended / count < 0.7 * all);  // what a mean of those that have ended says
     CHECK(expected > 1.3 * ended / count);
     CHECK(expected < 1.1 * all);
-    // And who has run for longest is expected to run on.
+    // And a request that has run for longest is expected to run on.
     CHECK(lengths.distributions().expected_rest(lengths.expected_of(nan, {}), tokens{100}) > tokens{50});
   }
 }
@@ -179,7 +179,7 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   CHECK(window.rows(all, lengths, true).size() == 500);
 }
 
-TEST_CASE("replanning: in a window's rows who reasons does so as long as is known, and nobody for longer than he may") {
+TEST_CASE("replanning: in a window's rows a request reasons as long as is known, and none for longer than it may") {
   std::vector<request> all(6);
   double served = 0;
   sim::traffic_window window{100};

@@ -36,7 +36,7 @@ using tessera_test::replanning_runs::long_tailed;
 using tessera_test::replanning_runs::nan;
 using tessera_test::replanning_runs::quiet;
 
-/// Of the outputs.
+/// Mean of the outputs.
 double mean_of(const std::vector<trace_row>& rows) {
   double sum = 0;
   for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens);
@@ -115,7 +115,7 @@ TEST_CASE("replanning: without scores, while those with long prompts wait, nothi
 }
 
 TEST_CASE("replanning: nothing is planned from requests of which none has ended") {
-  // Long prompts from the middle on, whose outputs take longer than the window lasts.
+  // Long prompts from the middle on, with outputs that take longer than the window lasts.
   std::vector<trace_row> rows;
   for (int i = 0; i != 400; ++i) {
     const bool later = i >= 100;

@@ -99,7 +99,7 @@ TEST_CASE("replanning: prompts in stages are bounded as the layout says, and not
   CHECK(ttft(false, 8, std::vector<tokens>(4, tokens{96})) < bounded);
 }
 
-TEST_CASE("replanning: layouts that change at any moment, while instances die, lose nobody") {
+TEST_CASE("replanning: layouts that change at any moment, while instances die, lose none") {
   double layouts = 0;
   for (std::uint64_t seed = 1; seed <= (tessera_test::is_slow ? 3 : 12); ++seed) {
     CAPTURE(seed);
@@ -181,7 +181,7 @@ TEST_CASE("replanning: a server that knows nothing comes to the stages that one 
   CHECK(sim::run_due_first(h20, rows, {}, {}, quiet).numbers.e2e.mean == learns.numbers.e2e.mean);
 }
 
-TEST_CASE("replanning: pools come and go with the load, and nobody is lost or served twice") {
+TEST_CASE("replanning: pools come and go with the load, and none is lost or served twice") {
   const sim::archetype& mix = *std::find_if(sim::archetypes().begin(), sim::archetypes().end(),
                                             [](const sim::archetype& a) { return a.name == "mix"; });
   const auto rows = sim::generate(mix, {{80, 28}, {60, 8}}, 3, 1);
@@ -245,9 +245,9 @@ TEST_CASE("replanning: of a burst with scores the order is known before anything
   check_served(by_scores, rows);
   CHECK(by_scores.numbers.normalized_latency.mean < 0.7 * without.numbers.normalized_latency.mean);
   CHECK(by_scores.numbers.placement == "headroom");
-  // Few steps of scores would be a line of which half is in arrival order. `pars` goes by the scores themselves.
-  // Both serve first what has waited for long. That costs a tenth of such a burst: 0.0730 s a token with a patience
-  // without end, 0.0800 with 60 s; pars 0.0728 without its boost, 0.0776 with it.
+  // With few steps of scores, half of the queue would be in arrival order. `pars` goes by the scores themselves. Both
+  // serve first what has waited for long. That costs a tenth of such a burst. It is 0.0730 s a token with a patience
+  // without end, 0.0800 with 60 s. `pars` has 0.0728 without its boost, 0.0776 with it.
   const run_result pars = sim::select_policies(sim::published_policies(), "pars").front().run(one, rows, quiet);
   CHECK(by_scores.numbers.normalized_latency.mean < 1.05 * pars.numbers.normalized_latency.mean);
 }

@@ -70,9 +70,9 @@ TEST_CASE("routers: one router knows its own requests at once, however old the r
 }
 
 TEST_CASE("routers: several routers see each other in the reports alone") {
-  // Two instances, two routers: rows 0, 2, 4 are router 0's and go to instances 0, 1, 0, for long. Router 1, whose turn
-  // begins with instance 1, has sent 1, 3, 5 to 1, 0, 1, which have ended when it sends row 7: by its own book that is
-  // instance 0's turn, by the reports instance 1 has less.
+  // Two instances, two routers: rows 0, 2, 4 are router 0's and go to instances 0, 1, 0, for long. Router 1 begins its
+  // turn with instance 1. It has sent 1, 3, 5 to 1, 0, 1, which have ended when it sends row 7. By its own book that is
+  // instance 0's turn; by the reports instance 1 has less.
   std::vector<trace_row> rows;
   for (int i = 0; i != 7; ++i) rows.push_back(row(0.001 * i, 16, 0, i < 5 && i % 2 == 0 ? 400 : 1));
   rows.push_back(row(20, 16, 0, 1));
@@ -149,7 +149,7 @@ TEST_CASE("placement: the highest Phi of instances that are not alike is the lar
   options.each[1].limits.blocks = 200;
   const run_result r = sim::cluster_of<fcfs_scheduler, placed<placement::highest_phi>>{options}.run(rows, quiet);
   for (const sim::request_record& q : r.requests) {
-    // By its turn; where nothing is taken; where the larger part is free.
+    // Row 0 goes by its turn, row 1 where nothing is taken, row 2 where the larger part is free.
     CHECK(q.instance == std::vector<std::uint32_t>{0, 1, 1}[q.id]);
   }
 }

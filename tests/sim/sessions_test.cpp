@@ -53,7 +53,7 @@ trace_row turn(double arrival_s, std::int64_t session, double think_s, std::int6
   return r;
 }
 
-/// Sessions whose prompts begin with one of a few system prompts, and requests that share some other text.
+/// Sessions with prompts that begin with one of a few system prompts, and requests that share some other text.
 std::vector<trace_row> random_rows(std::uint64_t seed, std::size_t n, double gap) {
   std::mt19937_64 random{seed};
   const auto upto = [&](std::uint64_t most) { return static_cast<std::int64_t>(random() % (most + 1)); };
@@ -190,7 +190,7 @@ TEST_CASE("sessions: turns in their order, whatever the load, and again the same
 
 TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]") {
   for (const std::int64_t block : {1, 7, 16}) {
-    // So far apart that none runs beside another.
+    // So far apart that none runs while another does.
     const std::vector<trace_row> rows = random_rows(11, 250, 10'000);
     cluster_options o = toy_cluster(1, 100'000);
     o.instance.limits.block_size = tokens{block};
@@ -215,7 +215,7 @@ TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]")
     for (const trace_row& r : rows) outputs += static_cast<double>(r.output_tokens);
     for (const auto& f : run.instances) computed += static_cast<double>(f.computed_tokens);
     CHECK(computed == prompts - all + outputs - static_cast<double>(rows.size()));
-    // Where requests run beside each other, or less is kept, no more is found.
+    // Where requests run at the same time, or less is kept, no more is found.
     const std::vector<trace_row> dense = random_rows(11, 250, 0.5);
     CHECK(simulate(o, dense).numbers.prefix_hit_rate <= run.numbers.prefix_hit_rate);
     o.prefix_cache = false;
@@ -226,8 +226,8 @@ TEST_CASE("prefixes: what is found is what an independent count finds", "[sim]")
 }
 
 TEST_CASE("prefixes: of what is longest unused the end goes first", "[sim]") {
-  // Of 10 blocks, the first sequence has 6 (96 of its 97 tokens are computed), the second too: it takes the 4 that are
-  // free and 2 from the end of the first.
+  // There are 10 blocks. The first sequence has 6 (96 of its 97 tokens are computed), the second too. It takes the 4
+  // that are free and 2 from the end of the first.
   const std::vector<trace_row> rows{turn(0, 0, 0, 90, 0, 7), row(100, 90, 0, 7), turn(200, 0, 0, 97, 0, 1)};
   const run_result run = simulate(toy_cluster(1, 10), rows);
   CHECK(run.requests[2].cached_tokens == 4 * 16);

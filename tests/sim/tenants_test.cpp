@@ -77,7 +77,7 @@ struct accountant : sim::run_watcher {
   std::array<double, 2> at_begin{};
   bool both = false;    ///< Waited in the step before this one, too.
   double furthest = 0;  ///< Apart, from a moment at which both wait to a later one of the same stretch.
-  double least = 0;     ///< Of the differences in this stretch,
+  double least = 0;     ///< The least difference in this stretch,
   double most = 0;      ///< and the greatest.
 
   [[nodiscard]] bool asks(std::size_t, double) const override { return true; }
@@ -117,7 +117,7 @@ double furthest_apart(const std::vector<trace_row>& rows, const typename Schedul
   return books.furthest;
 }
 
-TEST_CASE("under VTC tenants who wait are never further apart than its bound", "[sim]") {
+TEST_CASE("under VTC waiting tenants are never further apart than its bound", "[sim]") {
   using vtc = iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::block_pool, kv::csr_tables,
                                   gate::fair_tenants>;
   for (std::uint64_t seed = 0; seed != 20; ++seed) {
@@ -138,7 +138,7 @@ TEST_CASE("under VTC tenants who wait are never further apart than its bound", "
   }
 }
 
-TEST_CASE("who is passed over for its tenant is told so", "[sim]") {
+TEST_CASE("a request that is passed over for its tenant is told so", "[sim]") {
   // Both of the first tenant were there first; it has been given 64 + 2 when the one place is free, the other nothing.
   cluster_options o = toy_cluster(1, 64);
   o.instance.limits.residents = 1;
@@ -187,7 +187,7 @@ TEST_CASE("a flood of one tenant does not take the share of the others", "[sim]"
   }
 }
 
-TEST_CASE("where nobody says whose requests are, shares of tenants change nothing and are not spoken of", "[sim]") {
+TEST_CASE("where tenants are unknown, their shares change nothing and are not spoken of", "[sim]") {
   std::vector<trace_row> rows = sim::generate(sim::find_workload("noisy-neighbour"), 300, 60.0, 1);
   for (trace_row& r : rows) r.tenant = -1;
   const sim::machines kind{1, sim::find_profile("h100-96gb-qwen-32b")};
@@ -241,7 +241,7 @@ TEST_CASE("sessions of a tenant share a beginning, and none with those of anothe
   for (std::size_t t = 1; t != 4; ++t) CHECK(sessions[0] > 3 * sessions[t]);
 }
 
-TEST_CASE("whose requests are, a workload says and a trace", "[sim]") {
+TEST_CASE("the tenants of requests are said by a workload and by a trace", "[sim]") {
   const auto plain = sim::generate(sim::find_workload("azure-conv"), 4000, 5.0, 3);
   const auto rows = sim::generate(sim::find_workload("noisy-neighbour"), 4000, 5.0, 3);
   std::array<int, 4> sent{};

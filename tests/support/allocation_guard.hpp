@@ -38,7 +38,7 @@ class no_allocation {
   heap_traffic start_;
 };
 
-/// Heap calls of this thread are not counted while one exists: for the oracle that runs beside the code under test.
+/// Heap calls of this thread are not counted while one exists: for the oracle that runs next to the code under test.
 class allow_allocation {
  public:
   allow_allocation() noexcept;

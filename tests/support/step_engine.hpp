@@ -24,7 +24,7 @@ using namespace tessera::literals;
 template <class Hook = request_hook>
 struct prompt_request : Hook {
   std::vector<std::uint64_t> hashes;
-  tokens output{1};  ///< It has ended when it has generated so many; 0: it goes on for ever.
+  tokens output{1};  ///< It has ended when it has generated as many tokens; 0: it goes on for ever.
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A router's book with every policy that it can be asked with, and what goes beside it.
+// A router's book with every policy that it can be asked with, and what goes with it.
 
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>

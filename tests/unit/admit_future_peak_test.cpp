@@ -43,9 +43,9 @@ std::int64_t true_peak(const std::vector<request*>& all, std::int64_t block_size
   return peak;
 }
 
-/// What the scheduler knows when the candidate asks: `others` hold the blocks of all their tokens. Of these, and of
-/// those that the candidate needs, all beyond `shared` are each one's own; the first `shared` are in the cache, and in
-/// use by all others.
+/// What the scheduler knows when the candidate asks: `others` hold the blocks of all their tokens. The first `shared`
+/// of these, and of those that the candidate needs, are in the cache, and in use by all others. All beyond `shared` are
+/// each one's own.
 struct moment {
   moment(const request& next, std::span<request* const> run, std::int64_t size, std::int64_t prefix = 0)
       : candidate{next}, others{run}, block_size{size}, in_use{prefix}, needed{held(next) - prefix} {
@@ -91,7 +91,7 @@ struct moment {
 
 }  // namespace
 
-TEST_CASE("future_peak admits whoever comes first") {
+TEST_CASE("future_peak admits whichever comes first") {
   request big;
   set(big, 1'000'000, 0, 1'000'000);
   const admission_view<request> nothing{

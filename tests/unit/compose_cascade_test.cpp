@@ -23,7 +23,7 @@ const std::vector<partition::stage> three{{.from = 0_tok, .to = 100_tok, .instan
                                           {.from = 500_tok, .to = partition::unbounded, .instances = 1}};
 constexpr stage_map::limits six{.instances = 6, .stages = 3};
 
-/// Writes down whom it asks, and for what.
+/// Writes down which instances it asks, and for what.
 struct port {
   std::vector<market::message> sent = [] {
     std::vector<market::message> v;
@@ -132,7 +132,7 @@ TEST_CASE("stage map: nothing goes to an instance that is not available") {
   CHECK(map.available(map.stage(0)) == 1);
   CHECK(map.route(50_tok) == 1);
   map.available(1, false);
-  CHECK(map.stage_for(50_tok) == 1);  // nobody is left in the first stage
+  CHECK(map.stage_for(50_tok) == 1);  // the first stage is empty
   CHECK(map.route(50_tok) == 2);
   map.available(0, true);
   CHECK(map.route(50_tok) == 0);
@@ -151,8 +151,8 @@ TEST_CASE("stage map: nothing goes to an instance that is not available") {
   CHECK(map.route(600_tok) == map.instances());
 }
 
-/// `stage_for` and `route` from their words: the candidates are written down and sorted; of those that are no worse
-/// than the first it is one's turn in their stage.
+/// `stage_for` and `route` from their words. The candidates are written down and sorted. Those that are no worse than
+/// the first take turns in their stage.
 std::size_t routed(const stage_map& map, tokens length, std::vector<std::size_t>& turns) {
   struct option {
     bool covers;
@@ -178,7 +178,7 @@ std::size_t routed(const stage_map& map, tokens length, std::vector<std::size_t>
   return tessera_test::in_turn(equals, turns[best.stage]);
 }
 
-TEST_CASE("stage map: routes as its words say, whoever is there") {
+TEST_CASE("stage map: routes as its words say, whichever instances are there") {
   std::mt19937_64 random{1};
   auto storage = storage_for<stage_map>(six);
   stage_map map{storage, three};
@@ -218,7 +218,7 @@ TEST_CASE("cascade instance: what outgrows the range is offered to the stage tha
   CHECK(p.asked(8) == ids{2, 3, 4});
   CHECK(p.asked(9) == ids{5});
   CHECK(p.asked(10) == ids{2, 3, 4});
-  // Who is asked first may answer first: it is another one each time.
+  // The instance that is asked first may answer first: it is another one each time.
   ids first;
   for (market::request_id r = 20; r != 23; ++r) {
     const std::size_t before = p.sent.size();
@@ -253,7 +253,7 @@ TEST_CASE("cascade instance: what has outgrown a range is not offered to it, nor
   f.m.available(4, false);
   CHECK(offer(two) == 1);
   CHECK(p.asked(2) == ids{3});
-  // What nobody takes stays, and holds up nothing.
+  // An offer that no instance takes stays, and holds up nothing.
   f.m.available(5, false);
   CHECK(offer(both) == 1);
   CHECK(p.asked(3).empty());

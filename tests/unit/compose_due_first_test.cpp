@@ -28,7 +28,7 @@ TEST_CASE("due_first: short requests overtake, as far as they are shorter") {
   const std::vector<job> jobs{{0, 0, 400, 400}, {1, 0, 50, 50}, {2, 0, 20, 20}, {9.5, 0, 20, 20}};
   const auto all = run<due_first<request>>(jobs, 1, {.margin = duration{0.0}, .watermark = 0});
   CHECK(all[2].first_answer < all[1].first_answer);
-  // With a line the clock all but stands: the long one is overtaken by who comes much later, too.
+  // With a queue the clock all but stands: the long one is overtaken by requests that come much later, too.
   CHECK(all[3].first_answer < all[1].first_answer);
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("due_first: past saturation short requests go on, where PARS is in arr
   const double ours = wait_of_short(run<due_first<request>>(jobs, 1, {.watermark = 0}));
   const double theirs = wait_of_short(run<pars<request>>(jobs, 1, {.threshold = duration{4.0}, .watermark = 0}));
   CHECK(ours < 0.9 * theirs);
-  // And the long ones do not starve for it: each has its turn when all that is due before it is done, and the one that
+  // And the long ones do not starve for it. Each has its turn when all that is due before it is done, and the one that
   // had begun.
   const auto all = run<due_first<request>>(jobs, 1, {.watermark = 0});
   const auto due = [&](std::size_t i) { return jobs[i].arrives + 0.1 * static_cast<double>(jobs[i].expected); };
@@ -91,7 +91,7 @@ TEST_CASE("due_first: as the parts say, with another prediction and another read
   struct never {
     time_point operator()(const request&) const noexcept { return time_point::never(); }
   };
-  // Nobody reads, all expect the same: first come, first served.
+  // No request has a reader, all expect the same: first come, first served.
   std::vector<job> jobs;
   for (int i = 0; i != 20; ++i) jobs.push_back({0.1 * i, 0, 10 + 7 * (i % 3)});
   const auto all = run<due_first<request, ten, never>>(jobs, 1, {.watermark = 0});

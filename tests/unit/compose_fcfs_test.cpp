@@ -13,7 +13,7 @@ using times = std::vector<int>;
 
 }  // namespace
 
-TEST_CASE("fcfs: PASCAL figure 2(a), no limit on memory: everyone starts on arrival") {
+TEST_CASE("fcfs: PASCAL figure 2(a), no limit on memory: all start on arrival") {
   const auto r = timeline<tessera::fcfs<timed_request>>({{0, 8}, {1, 8}, {2, 6}}, 3, {.watermark = 0});
   CHECK(r[0].tokens_at == times{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(r[1].tokens_at == times{2, 3, 4, 5, 6, 7, 8, 9});
@@ -29,7 +29,7 @@ TEST_CASE(
   CHECK(r[2].tokens_at.front() - 2 == 7);
 }
 
-TEST_CASE("fcfs: the watermark keeps blocks free, but never all of them for nobody") {
+TEST_CASE("fcfs: the watermark keeps blocks free, but never so many that none runs") {
   // A hundredth of two blocks is less than one, but more than none.
   const auto r = timeline<tessera::fcfs<timed_request>>({{0, 3}, {0, 3}}, 2, {});
   CHECK(r[0].tokens_at == times{1, 2, 3});

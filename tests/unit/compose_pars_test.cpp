@@ -21,7 +21,7 @@ constexpr auto never = tessera::duration::forever();
 
 }  // namespace
 
-TEST_CASE("pars: those that wait start in order of score, and who runs is not interrupted (section III-B)") {
+TEST_CASE("pars: those that wait start in order of score, and running ones are not interrupted (section III-B)") {
   // Memory for one. A runs to its end although B, C and D are expected to be shorter; then the shortest of them.
   const auto r = timeline<scheduler>({{0, 4, 0, 9}, {1, 3, 0, 5}, {2, 1, 0, 2}, {3, 2, 0, 4}}, 1,
                                      {.threshold = never, .watermark = 0});
@@ -60,8 +60,8 @@ TEST_CASE("pars: among the boosted the oldest goes first, whatever its score") {
 }
 
 TEST_CASE("pars: when residents outgrow the memory the one expected to be longest gives way, and comes back by score") {
-  // Two blocks of 64 tokens. A needs its second one when it has 64 tokens, 54 of them generated (the last has no KV
-  // yet, so after step 55); B, which ranks behind, is swapped out. C and D, which came later, rank before B.
+  // Two blocks of 64 tokens. A needs its second one when it has 64 tokens, 54 of them generated. (The last has no KV
+  // yet, so that is after step 55.) B, which ranks behind, is swapped out. C and D, which came later, rank before B.
   const auto r = timeline<scheduler>({{0, 60, 0, 10}, {40, 30, 0, 30}, {50, 4, 0, 20}, {51, 6, 0, 25}}, 2,
                                      {.threshold = never, .watermark = 0});
   CHECK(r[0].tokens_at.back() == 60);

@@ -24,7 +24,7 @@ using tessera_test::run;
 }  // namespace
 
 TEST_CASE("pascal_paced: an answer with a store gives way to reasoning and is back before its reader notices") {
-  // Memory for one. A answers with 300 tokens: 30 s to read, made in 7.5 s if nobody comes. B comes at 5 s, when A's
+  // Memory for one. A answers with 300 tokens: 30 s to read, made in 7.5 s if no other comes. B comes at 5 s, when A's
   // reader has 200 - 50 tokens to go, and reasons for 20 s.
   const std::vector<job> jobs{{0, 0, 300}, {5, 800, 1}};
   const auto paced = run<pascal_paced<request>>(jobs, 1, {.slice = 100_tok, .watermark = 0});

@@ -25,7 +25,7 @@ TEST_CASE("round_robin: PASCAL figure 2(c), memory for two, a quantum of four to
   CHECK(r[2].tokens_at.front() - 2 == 3);
 }
 
-TEST_CASE("round_robin: with memory for all nobody is interrupted") {
+TEST_CASE("round_robin: with memory for all none is interrupted") {
   const auto r =
       timeline<tessera::round_robin<timed_request>>({{0, 8}, {1, 8}, {2, 6}}, 3, {.quantum = 4_tok, .watermark = 0});
   CHECK(r[0].tokens_at == times{1, 2, 3, 4, 5, 6, 7, 8});

@@ -65,8 +65,8 @@ void check(const std::vector<job>& jobs, const typename Scheduler::config& confi
   const std::deque<request> all = tessera_test::run<Scheduler>(jobs, 1, config);
   const one_after_the_other line = lindley(jobs);
   for (std::size_t i = 0; i != jobs.size(); ++i) {
-    // All that came from the beginning of the busy time to job i is done no sooner than in a line: one of these, which
-    // came no later than i, ends no sooner than i does there.
+    // All that came from the beginning of the busy time to job i is done no sooner than first come, first served. So
+    // one of these, which came no later than i, ends no sooner than i does there.
     double last = 0, last_first = 0, reasoned = jobs[line.busy_from[i]].arrives;
     for (std::size_t j = line.busy_from[i]; j <= i; ++j) {
       last = std::max(last, all[j].ended);
@@ -105,12 +105,12 @@ double token_seconds(const std::vector<job>& jobs, const std::deque<request>& al
   return sum;
 }
 
-TEST_CASE("no order: where nobody is interrupted, waiting weighted by length is conserved") {
+TEST_CASE("no order: where none is interrupted, waiting weighted by length is conserved") {
   std::mt19937 random{12};
   bool other_order = false;
   for (int k = 0; k != (tessera_test::is_slow ? 15 : 40); ++k) {
     std::vector<job> jobs = random_jobs(random);
-    // Answers alone, and readers who never run dry: neither composition interrupts.
+    // Answers alone, and readers that never run dry: neither composition interrupts.
     for (job& j : jobs) j.reasons = 0;
     const auto line = tessera_test::run<fcfs<request>>(jobs, 1, {.watermark = 0});
     const auto by_score = tessera_test::run<pars<request>>(jobs, 1, {.watermark = 0});

@@ -137,7 +137,7 @@ TEST_CASE("defragmenter: several small ones where that sends less") {
   CHECK(one[0].held == blocks{20});
 }
 
-TEST_CASE("defragmenter: left alone are workers with freeness, without demand, or whose blocks all are of use") {
+TEST_CASE("defragmenter: left alone are workers with freeness, without demand, or with all their blocks in use") {
   const auto moves_with = [](std::int64_t total, std::int64_t demand, const std::vector<std::int64_t>& lengths) {
     cluster c;
     c.add(total, demand, lengths);
@@ -168,7 +168,7 @@ TEST_CASE("defragmenter: a target is neither stranded nor overloaded, nor made a
   // 60 free: 20 left, the demand. 59: stranded. (17 % of 100 are less than that.)
   CHECK(moves_to(100, {40}) == 1);
   CHECK(moves_to(100, {41}) == 0);
-  // Of 1,000 blocks, 168 must stay free.
+  // 168 of 1,000 blocks must stay free.
   CHECK(moves_to(1000, {792}) == 1);
   CHECK(moves_to(1000, {793}) == 0);
   CHECK(moves_to(1000, {793}, {.threshold = 0.1, .floor = 0.1}) == 1);
@@ -193,7 +193,7 @@ TEST_CASE("defragmenter: what waits at a target has its blocks first") {
   };
   CHECK(moves_to(50, 0) == 1);
   CHECK(moves_to(50, 60) == 0);  // Phi_S is -0.1 already
-  // Of 100 blocks 17 keep Phi_S at 0.168: 28 are left when 22 of 50 have their owners.
+  // 17 of 100 blocks keep Phi_S at 0.168: 28 are left when 22 of 50 have their owners.
   CHECK(moves_to(50, 28) == 1);
   CHECK(moves_to(50, 29) == 0);
   // Filling a stranded worker: 9 free, 5 and one to grow for each of two sequences, and what waits.
@@ -281,7 +281,7 @@ TEST_CASE("defragmenter: the most freed per byte first; the bounds of an epoch")
   CHECK(plan(c, {.fill = false, .most_bytes = bytes{30 * block_bytes}}).size() == 2);
   CHECK(plan(c, {.fill = false, .most_bytes = bytes{29 * block_bytes}}).size() == 1);
   CHECK(plan(c, {.fill = false, .least_return = 0.5}).size() == 2);
-  // Of each source only the first sequence is looked at.
+  // Only the first sequence of each source is looked at.
   CHECK(plan(c, open, {.sequences = 1}).size() == 2);
   fixture f{{}, open};
   CHECK(f.meso.plan(c.workers, 1).size() == 2);
@@ -389,12 +389,12 @@ TEST_CASE("defragmenter: on a cluster that stands still, epochs come to an end, 
 
 // --- exhaustive search ----------------------------------------------------------------------------------------------
 
-/// The least bytes with which one source can be relieved, over all sets of its sequences and all ways to place them;
-/// and the most that one plan for the whole cluster frees, over all plans that keep the rules. Sequences may go from
+/// The least bytes with which one source can be relieved, over all sets of its sequences and all ways to place them.
+/// And the most that one plan for the whole cluster frees, over all plans that keep the rules. Sequences may go from
 /// any source, all that a source needs or none, to targets that are no sources in the plan.
 struct optimum {
-  double worth = -1;       ///< Of the best single batch: blocks freed per byte.
-  std::int64_t freed = 0;  ///< By the best plan.
+  double worth = -1;       ///< Blocks freed per byte by the best single batch.
+  std::int64_t freed = 0;  ///< Blocks freed by the best plan.
 };
 
 optimum exhaustive(const cluster& start, const defragmenter::settings& s) {
@@ -531,7 +531,7 @@ TEST_CASE("defragmenter: how far from the best plan, by exhaustive search") {
 // --- one epoch of both
 // ------------------------------------------------------------------------------------------------
 
-TEST_CASE("phasor: an epoch has the role change and the moves, and moves nothing of who changes") {
+TEST_CASE("phasor: an epoch has the role change and the moves, and moves nothing of a worker that changes") {
   cluster c;
   c.add(100, 20, {30, 9, 12, 41});
   c.add(100, 20, {}, role::decode);

@@ -97,7 +97,7 @@ TEST_CASE("flow: means of the pools; a pool of none has less than any") {
   CHECK(m.prefill_workers == 2);
   CHECK(m.decode_workers == 1);
   CHECK(mean_freeness({}).prefill == -std::numeric_limits<double>::infinity());
-  // Of loads 0.2, 0.4 and 0.9 without one, spread over two: 0.75 each.
+  // Loads 0.2, 0.4 and 0.9 of three workers, spread over two: 0.75 each.
   CHECK(mean_without_one(1 - (0.2 + 0.4 + 0.9) / 3, 3) == approx(0.25));
   CHECK(mean_without_one(0.5, 1) == -std::numeric_limits<double>::infinity());
 }
@@ -182,9 +182,9 @@ TEST_CASE("flow: a burst promotes, the cool-down holds, and the worker is recall
   CHECK(change == role_change{2, role::mixed, role::prefill});
 }
 
-TEST_CASE("flow: nobody is recalled whose pool would be the worse for it") {
+TEST_CASE("flow: none is recalled if its pool would be the worse for it") {
   fixture f{3, {.cooldown = 1}};
-  // Alone, worker 0 would be at 0.4 beside 0.5: 0.7 is above 0.5, and yet the worker stays.
+  // Alone, worker 0 would be at 0.4 next to 0.5: 0.7 is above 0.5, and yet the worker stays.
   const std::vector<worker> w{make(role::prefill, 0.7, 1), make(role::prefill, 0.7, 1, true),
                               make(role::decode, 1, 0.5)};
   for (int i = 0; i != 10; ++i) CHECK_FALSE(f.controller.decide(w));
@@ -229,7 +229,7 @@ TEST_CASE("flow: workers that are not available count for nothing") {
   CHECK_FALSE(f.controller.decide(w));  // 0.55 >= 0.62 * 0.6
   w[1].available = false;
   w[3].available = false;
-  CHECK_FALSE(f.controller.decide(w));  // starved, but nobody is there
+  CHECK_FALSE(f.controller.decide(w));  // starved, but no worker is there
   w[3].available = true;
   CHECK(f.controller.decide(w) == role_change{3, role::mixed, role::prefill});
 }
@@ -253,7 +253,7 @@ TEST_CASE("flow: a change that takes several epochs is made once") {
   CHECK(f.controller.decide(w) == role_change{5, role::mixed, role::prefill});
 }
 
-TEST_CASE("flow: who is changing is not changed again, and is nobody's last worker") {
+TEST_CASE("flow: a changing worker is not changed again, and is the last worker of no pool") {
   fixture f{3, {.cooldown = 0}};
   std::vector<worker> w{make(role::prefill, 1, 1, true), make(role::prefill, 1, 1, true), make(role::decode, 1, 0.9)};
   CHECK(f.controller.decide(w) == role_change{0, role::prefill, role::mixed});

@@ -37,7 +37,7 @@ report of(std::uint64_t epoch, std::size_t requests, blocks held, std::uint64_t 
 
 std::vector<replica_id> listed(std::span<const replica_id> ids) { return {ids.begin(), ids.end()}; }
 
-TEST_CASE("fleet ledger: what is reserved counts at once, and stale reports herd nobody") {
+TEST_CASE("fleet ledger: what is reserved counts at once, and stale reports herd none") {
   fixture f{4};
   placement::join_shortest_queue policy;
   std::vector<int> sent(4);
@@ -138,7 +138,7 @@ TEST_CASE("fleet ledger: a replica that is silent is not chosen, unless all are"
   CHECK(listed(f.l.rank(policy, 3)) == std::vector<replica_id>{2});
 }
 
-TEST_CASE("fleet ledger: who joins while nobody reports is one among the others") {
+TEST_CASE("fleet ledger: a replica that joins while none reports is one among the others") {
   fixture f{4, {.silence = 5_s}};
   placement::join_shortest_queue policy;
   CHECK(f.l.fence(3, 1));
@@ -150,14 +150,14 @@ TEST_CASE("fleet ledger: who joins while nobody reports is one among the others"
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3});
   CHECK(f.l.receive(1, of(1, 1, 10_blk), at(7)) == reception::taken);
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{3, 1});
-  // Who joins then gets requests before it has reported, but not for long.
+  // A replica that joins then gets requests before it has reported, but not for long.
   CHECK(f.l.fence(0, 1));
   REQUIRE(ok(f.l.join(0, 2, {.capacity = 100_blk}, at(8))));
   CHECK(f.l.rank(policy, 4).size() == 3);
   CHECK(f.l.receive(1, of(2, 1, 10_blk), at(12)) == reception::taken);
   f.l.expire(at(13));
   CHECK(listed(f.l.rank(policy, 4)) == std::vector<replica_id>{1});
-  // Reports break, and somebody joins.
+  // Reports break, and a replica joins.
   f.l.expire(at(20));
   CHECK(f.l.fence(2, 1));
   REQUIRE(ok(f.l.join(2, 2, {.capacity = 100_blk}, at(20))));
@@ -242,7 +242,7 @@ TEST_CASE("fleet ledger: a full book and calls that make no sense are values") {
   CHECK(f.l.join(0, 0, {.capacity = 1_blk}, at(0)) == status::invalid);
 }
 
-TEST_CASE("fleet ledger: who is not named for a lease is given back") {
+TEST_CASE("fleet ledger: a request that is not named for a lease is given back") {
   fixture f{2, {.lease = 10_s, .silence = 60_s, .tight = 100_blk}};
   REQUIRE(ok(f.l.reserve(1, 0, {.prompt = 16_tok}, at(0))));
   REQUIRE(ok(f.l.reserve(2, 0, {.prompt = 16_tok}, at(0))));
@@ -276,7 +276,7 @@ TEST_CASE("fleet ledger: a request that has ended its reasoning answers where PA
     REQUIRE(ok(f.l.reserve(r, 0, {.prompt = 16_tok, .starts_in = phase::reasoning}, at(0))));
     CHECK(f.l.progress(r, 0, 40_tok, at(1)));
   }
-  CHECK(f.l.propose_moves(policy, at(1)).empty());  // nobody has asked
+  CHECK(f.l.propose_moves(policy, at(1)).empty());  // no request has asked
   CHECK(f.l.answers(2, 0, at(2)));
   CHECK(f.l.answers(2, 0, at(2)));
   CHECK(f.l.at(0).fresh_answers == 1);

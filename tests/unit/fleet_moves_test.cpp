@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who moves in a fleet's ledger, on bad days: no move that undoes another, nobody stuck, nobody forgotten.
+// Which requests move in a fleet's ledger, on bad days: no move undoes another, no request is stuck, none is forgotten.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>
@@ -31,7 +31,7 @@ constexpr time_point at(double seconds) { return time_point::at_seconds(seconds)
 
 struct fixture : tessera_test::ledger_of_alike {
   using ledger_of_alike::ledger_of_alike;
-  /// A request that runs, and has so many blocks.
+  /// A request that runs, and has `blocks` blocks.
   void runs(request_id request, replica_id where, std::int64_t blocks) {
     REQUIRE(ok(l.reserve(request, where, {.prompt = tokens{16 * blocks - 1}}, at(0))));
     REQUIRE(l.first_token(request, where, at(0)));
@@ -92,7 +92,7 @@ TEST_CASE("fleet moves: random loads come to rest under both policies, with a de
   }
 }
 
-TEST_CASE("fleet moves: the policy chooses among replicas that have room, so nobody waits for one that has none") {
+TEST_CASE("fleet moves: the policy chooses among replicas that have room, so none waits for one that has none") {
   fixture f{3, {.tight = 20_blk}};
   for (request_id r = 0; r != 9; ++r) f.runs(r, 0, 10);
   // The second holds nothing yet, but a burst waits there.
@@ -195,7 +195,7 @@ TEST_CASE("fleet moves: what happens to a request while it moves is asked about 
   CHECK(away.asked == 1);
 }
 
-TEST_CASE("fleet moves: nobody who decodes goes to where prompts are, or to who changes its role") {
+TEST_CASE("fleet moves: none that decodes goes to where prompts are, or to a replica that changes its role") {
   auto storage = storage_for<ledger>({.replicas = 3});
   ledger l{storage, {.tight = 20_blk}};
   REQUIRE(ok(l.join(0, 1, {.capacity = 100_blk, .role = control::role::decode}, at(0))));
@@ -229,7 +229,7 @@ TEST_CASE("fleet moves: tight replicas take turns in giving requests away") {
   CHECK(gave == std::vector<int>{2, 2, 2, 2, 2, 2, 0});
 }
 
-TEST_CASE("fleet moves: who asks once is asked once, and a move that is said twice is one") {
+TEST_CASE("fleet moves: a request that asks once is asked once, and a move that is said twice is one") {
   fixture f{2};
   struct stays {
     std::size_t operator()(const fleet::candidates<>&, std::size_t here, blocks, blocks) noexcept {
@@ -246,7 +246,7 @@ TEST_CASE("fleet moves: who asks once is asked once, and a move that is said twi
   }
   CHECK(policy.asked == 1);
 
-  // The second word of a move keeps nobody in the book.
+  // The second word of a move keeps no request in the book.
   CHECK_FALSE(f.l.moved(1, 0, at(59)));
   f.l.expire(at(61));
   CHECK(f.l.size() == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a fleet's ledger shows of replicas whose requests share prefixes: a shared block counts once.
+// What a fleet's ledger shows of replicas with requests that share prefixes: a shared block counts once.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>
@@ -273,7 +273,7 @@ TEST_CASE("fleet shared: a sequence of calls by hand, as Python's book is fed") 
     } else if (what == "asked") {
       l.asked(id);
     } else if (what == "report") {
-      // Replica, epoch, reception; all: requests, held, waiting; free; own: the same three, if it says so.
+      // Replica, epoch, reception; then all (requests, held, waiting), free, and own (the same three, if it says so).
       report said{.incarnation = 1, .epoch = static_cast<std::uint64_t>(x[1])};
       const auto some = [&](std::size_t i) {
         return load{.requests = static_cast<std::size_t>(x[i]),

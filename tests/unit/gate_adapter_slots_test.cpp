@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Adapters in slots, beside a few lines that do the same in the plainest way.
+// Adapters in slots, next to a few lines that do the same in the plainest way.
 
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
@@ -29,7 +29,7 @@ using tessera_test::start_or_skip::roomy;
 
 }  // namespace
 
-TEST_CASE("adapter_slots: who needs another adapter is skipped, and the others are not held up") {
+TEST_CASE("adapter_slots: a request that needs another adapter is skipped, and the others are not held up") {
   fixture<gate::adapter_slots> f{roomy, {.slots = 2}};
   request& a = f.submit(4, 3, 1);
   request& b = f.submit(4, 1, 2);
@@ -50,7 +50,7 @@ TEST_CASE("adapter_slots: who needs another adapter is skipped, and the others a
   CHECK(f.scheduler.gate().users(1) + f.scheduler.gate().users(3) == 0);
 }
 
-TEST_CASE("adapter_slots: starts whom a plain list would start") {
+TEST_CASE("adapter_slots: starts what a plain list would start") {
   std::mt19937_64 random{7};
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::size_t skipped_in_all = 0;
@@ -69,7 +69,7 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
     const std::size_t overtake = 1 + below(4);
     fixture<gate::basic_adapter_slots<4>> f{roomy, {.slots = slots, .most_overtaken = overtake}};
     std::vector<request*> line;
-    // Who is watched, and how many adapters' requests have started behind it.
+    // The request that is watched, and how many adapters' requests have started behind it.
     const request* watched = nullptr;
     std::size_t overtaken = 0;
     std::vector<request*> running;
@@ -89,7 +89,7 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
       const request* behind = nullptr;
       std::uint32_t closing = 0;
       std::size_t more = 0;
-      bool is_watched = watched != nullptr;  // somebody, who does not start now
+      bool is_watched = watched != nullptr;  // a request that does not start now
       for (request* r : line) {
         const bool has_slot = r->adapter == 0 || used.count(r->adapter) != 0 || used.size() < slots;
         const std::size_t so_far = more + (is_watched ? overtaken : 0);
@@ -133,8 +133,8 @@ TEST_CASE("adapter_slots: starts whom a plain list would start") {
   CHECK(held_back > 40);
 }
 
-TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slot") {
-  // Two slots, whose adapters always have somebody who runs, and two more who come in each step.
+TEST_CASE("adapter_slots: none waits for ever behind a stream that keeps a slot") {
+  // Two slots, with adapters that always have a running request, and two more requests that come in each step.
   for (const std::size_t most : {std::size_t{0}, std::size_t{1}, std::size_t{10}, ~std::size_t{0}}) {
     fixture<gate::adapter_slots> f{roomy, {.slots = 2, .most_overtaken = most}};
     f.submit(4, 3, 1);
@@ -165,7 +165,7 @@ TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slo
     } else {
       CHECK(first.state().life != lifecycle::waiting);
       CHECK(second.state().life != lifecycle::waiting);
-      // Those of the other adapter go on, until the three who hold the slot have ended.
+      // Requests of the other adapter go on, until the three that hold the slot have ended.
       CHECK(before_first >= most);
       CHECK(before_first <= most + 4);
       CHECK(before_second <= 2 * (most + 4));
@@ -174,7 +174,7 @@ TEST_CASE("adapter_slots: nobody waits for ever behind a stream that keeps a slo
   }
 }
 
-TEST_CASE("adapter_slots: who is watched may leave, in a plan that is open, too") {
+TEST_CASE("adapter_slots: the watched request may leave, in a plan that is open, too") {
   fixture<gate::adapter_slots> f{roomy, {.slots = 1, .most_overtaken = 2}};
   f.submit(4, 100, 1);
   f.step();
@@ -190,6 +190,6 @@ TEST_CASE("adapter_slots: who is watched may leave, in a plan that is open, too"
   CHECK(f.scheduler.gate().line.watched == b.state().sequence);
   CHECK(f.step().empty());
   REQUIRE(f.scheduler.park(b, time_point::never()) == status::ok);
-  CHECK(f.step().size() == 1);  // whom does it hold up?
+  CHECK(f.step().size() == 1);  // it holds up no other
   for (request& r : f.requests) static_cast<void>(f.scheduler.cancel(r));
 }

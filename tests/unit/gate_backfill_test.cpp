@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who may pass the first who waits and cannot start: nobody, or guests who give way to it.
+// Which requests may pass the first that waits and cannot start: none, or backfilled ones that give way to it.
 
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -91,14 +91,14 @@ TEST_CASE("backfill: at least five times the tokens per step where small ones ke
   CHECK(other.second == one.second);
 }
 
-TEST_CASE("backfill: guests stand last, are told of as guests, and give way at once to whom they passed") {
+TEST_CASE("backfill: guests stand last, are told of as guests, and give way at once to what they passed") {
   engine_of<gate::backfill, preempt::swap, admit::always> e{
       {.blocks = 20, .block_size = 4_tok, .residents = 8, .host_blocks = 20, .max_length = 80_tok}};
   request& runs = e.submit(16, 20);  // 4 blocks, and more
   e.step();
   request& large = e.submit(72, 4);   // 18 blocks
   request& ends = e.submit(12, 4);    // ended long before `runs`
-  request& lasts = e.submit(20, 60);  // neither ended then nor fitting beside
+  request& lasts = e.submit(20, 60);  // neither ended then nor fitting next to it
   e.step();
   CHECK(e.why(large) == wait_reason::no_blocks);
   CHECK(ends.state().life == lifecycle::resident);
@@ -153,7 +153,7 @@ TEST_CASE("backfill: a guest's child is a guest, too, and delays the first no mo
   CHECK(child.generated() == 4_tok);
 }
 
-TEST_CASE("backfill: guests lose their places in the batch and the budget before anybody else's suffer") {
+TEST_CASE("backfill: guests lose their places in the batch and the budget before any other's suffer") {
   engine_of<gate::backfill, preempt::recompute, admit::always> e{
       {.blocks = 40, .block_size = 4_tok, .residents = 8, .max_length = 160_tok}};
   request& runs = e.submit(80, 40);
@@ -174,7 +174,7 @@ TEST_CASE("backfill: guests lose their places in the batch and the budget before
   CHECK(large.state().life == lifecycle::waiting);
 }
 
-TEST_CASE("backfill: what guests hold is free to a resident whose whole chunk cannot be had") {
+TEST_CASE("backfill: what guests hold is free to a resident that cannot have its whole chunk") {
   const auto share_of_prompt = [](auto& e, bool with_guest) {
     e.submit(14, 20, 1);  // 4 blocks of 10, and soon one more
     e.step();
@@ -196,7 +196,7 @@ TEST_CASE("backfill: what guests hold is free to a resident whose whole chunk ca
   CHECK(share_of_prompt(backfill, true) == 20_tok);
 }
 
-TEST_CASE("backfill: whoever lacks a place, and not blocks, is passed by who gives it back") {
+TEST_CASE("backfill: a request that lacks a place, and not blocks, is passed by one that gives it back") {
   engine_of<gate::in_line> strict{thousand};
   engine_of<gate::backfill> e{thousand, {.admit = {.fraction = 0.5}}};
   // Held back by the watermark, not for want of blocks: the small ones pass as far as free blocks go.
@@ -257,14 +257,14 @@ TEST_CASE("backfill: what it answers") {
     request_access::state(candidate).length = candidate.prompt;
     return gate::backfill{}.ask(candidate, view);
   };
-  // Ended by then; or, since 7 come back and 5 are lacking, 2 blocks fit beside.
+  // Ended by then; or, since 7 come back and 5 are lacking, 2 blocks fit next to it.
   CHECK(ask(10) == passage::start);
   CHECK(ask(1000) == passage::start);
   view.guests_hold = 1_blk;
   CHECK(ask(1000) == passage::skip);
   CHECK(ask(10) == passage::start);
   CHECK(ask(11) == passage::skip);
-  view.lacks = 8_blk;  // nobody knows when
+  view.lacks = 8_blk;  // it is unknown when
   CHECK(ask(1) == passage::skip);
   view.lacks = 5_blk;
   view.free = 1_blk;
@@ -274,10 +274,10 @@ TEST_CASE("backfill: what it answers") {
   CHECK(ask(1000) == passage::start);
 }
 
-TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts later than if nobody could pass it", "",
+TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts later than if none could pass it", "",
                    kv::block_pool, kv::prefix_cache) {
-  // Two engines up to the moment at which a request cannot start; from then on one lets others pass. Nobody comes
-  // meanwhile, and whoever runs at that moment runs as long in both.
+  // Two engines up to the moment at which a request cannot start; from then on one lets others pass. No request comes
+  // meanwhile, and requests that run at that moment run as long in both.
   std::size_t waited = 0;
   std::size_t passed = 0;
   for (unsigned seed = 1; seed != 40; ++seed) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Gates that see classes: a class that is skipped holds up no other, however many of its requests wait, and skipping
-// costs a look at each class. And the scheduler beside a few lines that ask in order, without a limit.
+// Gates that see classes: a class that is skipped holds up no other, however many of its requests wait. Skipping costs
+// a look at each class. The scheduler is compared with a few lines that ask in order, without a limit.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/adapter_slots.hpp>
@@ -140,7 +140,7 @@ TEST_CASE("requests of 12 adapters on 8 slots, of 12 tenants, and both, fill the
 
 namespace {
 
-/// The longest wait for a first token, in steps, of a tenant that sends one request in 100 steps, while another has
+/// The longest wait for a first token, in steps, of a tenant that sends one request in 100 steps. Another tenant has
 /// 2,000 requests of 200 tokens waiting and holds all places.
 template <class Gate>
 int longest_wait_beside_a_flood() {
@@ -190,8 +190,8 @@ struct counting : Gate {
   }
 };
 
-/// How often a gate is asked in a plan, at most: 20,000 requests of one class wait before 2,000 of 64 tenants and, if
-/// so, 12 adapters.
+/// How often a gate is asked in a plan, at most. 20,000 requests of one class wait before 2,000 of 64 tenants and, with
+/// `of_one_adapter`, 12 adapters.
 template <class Gate>
 std::size_t count_asks(bool of_one_adapter) {
   auto storage = storage_for<scheduler_of<counting<Gate>>>({.requests = 1 << 15, .blocks = 1 << 14, .residents = 32});
@@ -220,7 +220,7 @@ std::size_t count_asks(bool of_one_adapter) {
 }  // namespace
 
 TEST_CASE("a gate is asked once for each class and start, however many requests wait") {
-  // Of adapters, and of tenants: each class once, and after a start those again whose turn it was not.
+  // Adapters and tenants: each class is asked once, and after a start those again that did not have their turn.
   CHECK(count_asks<gate::adapter_slots>(true) <= 13 + 32);
   CHECK(count_asks<gate::fair_tenants>(false) <= 64 * (1 + 32));
   CHECK(count_asks<gate::tenant_deficits>(false) <= 64 * (1 + 32));
@@ -251,8 +251,8 @@ TEST_CASE("a plan in which nothing starts asks once for each class") {
 
 namespace {
 
-/// Who starts, by a gate's answers alone: the first in order whose class is open is asked; a class that is skipped is
-/// closed, one that is deferred waits until another starts, or until no other can.
+/// Which requests start, by a gate's answers alone. The first in order with an open class is asked. A class that is
+/// skipped is closed; one that is deferred waits until another starts, or until no other can.
 template <class Gate>
 std::vector<request*> plainly(Gate gate, const std::vector<request*>& line, std::size_t places) {
   std::vector<request*> started;
@@ -338,7 +338,8 @@ void compare(std::uint64_t seed, const Gate& gate, const Order& order, tally& t)
       request& r = *waiting[below(waiting.size())];
       REQUIRE(s.update(r, [](request& one) noexcept { one.priority = 1 - one.priority; }) == status::ok);
     }
-    // In order, aged: by priority, then who has waited for long enough, then by score, where the order does so.
+    // In order, aged: by priority, then requests that have waited for long enough, then by score, where the order does
+    // so.
     std::vector<request*> line = waiting;
     std::sort(line.begin(), line.end(), [&](const request* a, const request* b) {
       if (a->priority != b->priority) return a->priority > b->priority;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Images of prompts: what a step's encoder and the cache of its outputs can take, beside a plain cache that does the
+// Images of prompts: what a step's encoder and the cache of its outputs can take, next to a plain cache that does the
 // same.
 
 #include <tessera/gate/encoder_cache.hpp>
@@ -74,7 +74,7 @@ TEST_CASE("encoder_cache: a step encodes so much, and equal images once") {
   CHECK(f.step() == std::vector{&b, &c, &e, &again});  // what is cached is not encoded
 }
 
-TEST_CASE("encoder_cache: nobody waits for ever behind a stream of small ones") {
+TEST_CASE("encoder_cache: none waits for ever behind a stream of small ones") {
   for (const std::size_t most : {std::size_t{0}, std::size_t{5}, ~std::size_t{0}}) {
     fixture f{{.per_step = 100_tok, .capacity = 100_tok, .most_overtaken = most}};
     std::uint64_t hash = 0;
@@ -96,7 +96,7 @@ TEST_CASE("encoder_cache: nobody waits for ever behind a stream of small ones") 
   }
 }
 
-TEST_CASE("encoder_cache: who runs keeps its outputs, others make room") {
+TEST_CASE("encoder_cache: a running request keeps its outputs, others make room") {
   fixture f{{.per_step = 1000_tok, .capacity = 100_tok}};
   CHECK(f.scheduler.submit(f.make({{1, 60_tok}, {2, 60_tok}}), time_point{}) == status::refused);
   request& a = f.submit({{1, 60_tok}}, 3);
@@ -151,7 +151,7 @@ TEST_CASE("encoder_cache: holds what a plain cache holds") {
         const auto output = static_cast<std::int64_t>(1 + below(5));
         line.push_back(&f.submit(std::move(images), output));
       }
-      std::set<std::uint64_t> needed;  // by those who run and start
+      std::set<std::uint64_t> needed;  // by requests that run and start
       for (const entry& e : kept) {
         if (e.users != 0) needed.insert(e.hash);
       }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// An engine whose gate is asked of each request that waits.
+// An engine with a gate that is asked about each waiting request.
 
 #include <tessera/pipeline/iteration_scheduler.hpp>
 

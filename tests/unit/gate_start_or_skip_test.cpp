@@ -75,7 +75,7 @@ TEST_CASE("groups: with two plans in flight none goes on with one that is to be 
     REQUIRE(f.scheduler.fork(parent, child) == status::ok);
     --parent.forks_due;
   }
-  // From now on it goes on as anybody.
+  // From now on it goes on as any other.
   f.plan();
   const auto third = f.p;
   CHECK(third.size() == 3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Tenants' shares, beside a few lines that do the same in the plainest way.
+// Tenants' shares, next to a few lines that do the same in the plainest way.
 
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
@@ -94,7 +94,7 @@ TEST_CASE("fair_tenants: one start in a plan is the textbook's") {
   CHECK(overtakes > 300);
 }
 
-TEST_CASE("fair_tenants: a tenant who floods the queue gets no more than another") {
+TEST_CASE("fair_tenants: a tenant that floods the queue gets no more than another") {
   fixture<gate::fair_tenants> f{{.requests = 4096, .blocks = 1000, .block_size = 16_tok, .residents = 4}, {}};
   for (int i = 0; i != 300; ++i) f.submit(32, 16, 0, 1);
   for (int i = 0; i != 30; ++i) f.submit(32, 16, 0, 2);
@@ -122,7 +122,7 @@ TEST_CASE("fair_tenants: a fork does not pay for its parent's prompt, though not
   CHECK(had() == 100 + 4 * 2 * 2);
 }
 
-TEST_CASE("fair_tenants: who is parked holds nobody up") {
+TEST_CASE("fair_tenants: a parked request holds none up") {
   fixture<gate::fair_tenants> f{roomy, {}};
   request& a = f.submit(100, 1, 0, 1);
   f.step();  // the first has had something
@@ -162,7 +162,7 @@ struct textbook_deficits {
 
 }  // namespace
 
-TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan") {
+TEST_CASE("tenant_deficits: starts what the textbook starts, several in a plan") {
   std::mt19937_64 random{17};
   const auto below = [&](std::uint64_t n) { return random() % n; };
   std::size_t overtakes = 0;
@@ -187,7 +187,7 @@ TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan")
       std::vector<request*> expected;
       auto i = line.begin();
       while (i != line.end() && expected.size() != most && running.size() != 16) {
-        textbook_deficits refilled = book;  // for good if somebody starts
+        textbook_deficits refilled = book;  // for good if a request starts
         refilled.refill(line);
         if (refilled.credit[(*i)->tenant] <= 0) {
           ++i;
@@ -216,7 +216,7 @@ TEST_CASE("tenant_deficits: starts whom the textbook starts, several in a plan")
   CHECK(overtakes > 300);
 }
 
-TEST_CASE("tenant_deficits: those who always wait are charged alike, for their weights") {
+TEST_CASE("tenant_deficits: tenants that always wait are charged alike, for their weights") {
   std::mt19937_64 random{23};
   for (const std::int64_t quantum : {1, 64, 1000}) {
     gate::basic_tenant_deficits<4> gate{.quantum = quantum};
@@ -236,7 +236,7 @@ TEST_CASE("tenant_deficits: those who always wait are charged alike, for their w
       }
       for (const request* r : f.step()) charged[r->tenant] += r->prompt.count();
       for (std::size_t i = 0; i != f.p.size(); ++i) charged[f.p[i].request->tenant] += f.p[i].samples ? 2 : 0;
-      // What eight who run may be charged between two questions is the other part of the bound.
+      // The other part of the bound is what eight running requests may be charged between two questions.
       const std::int64_t bound = 2 * 2 * quantum + 2 * 8 * (longest_prompt + 2 * longest_output);
       REQUIRE(std::abs(charged[0] - charged[1] / 2) <= bound);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Accounts of tenants: exact for every weight and for years, forgiving where nobody waited, and nobody else's.
+// Accounts of tenants: exact for every weight and for years, forgiving where none waited, and each of one tenant only.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/all.hpp>
@@ -168,7 +168,7 @@ TEST_CASE("use of an idle machine is not held against a tenant") {
     }
     return x.out[0];
   };
-  // Of 100,000 tokens after 128,000 alone: half.
+  // Half of 100,000 tokens, after 128,000 alone.
   CHECK(std::abs(rest(gate::fair_tenants{}) - 50'000) < 2'000);
   CHECK(std::abs(rest(gate::tenant_deficits{}) - 50'000) < 2'000);
 }
@@ -233,7 +233,7 @@ void refuses_strangers() {
 
 }  // namespace
 
-TEST_CASE("a tenant out of range is refused, and charged to nobody") {
+TEST_CASE("a tenant out of range is refused, and charged to none") {
   refuses_strangers<gate::fair_tenants>();
   refuses_strangers<gate::tenant_deficits>();
   refuses_strangers<gate::all<gate::in_line, gate::fair_tenants>>();

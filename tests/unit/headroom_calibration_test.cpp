@@ -101,7 +101,7 @@ TEST_CASE("calibration: as the normal equations on noisy data, bounded or not") 
     CHECK(c.cost.alpha >= 0);
     CHECK(c.cost.beta >= 0);
     bounded += c.bounded;
-    // Nobody near it is better.
+    // No fit near it is better.
     const double least = residual(data, c.cost.alpha, c.cost.beta);
     for (const double da : {0.99, 1.0, 1.01}) {
       for (const double db : {0.99, 1.0, 1.01}) {

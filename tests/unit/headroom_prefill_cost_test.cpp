@@ -22,7 +22,7 @@ TEST_CASE("within: the most tokens that the budget pays for, by trying one after
                             .model_scale = 0.5 + below(4)};
     if (cost.alpha == 0 && cost.beta == 0) continue;
     const tokens computed{static_cast<std::int64_t>(below(3) == 0 ? 0 : below(300))};
-    // Now and then exactly what so many tokens cost.
+    // Now and then exactly what `some` tokens cost.
     const tokens some{static_cast<std::int64_t>(below(200))};
     const double budget = below(2) == 0 ? cost.flops(computed + some, computed) : below(20'000);
     const tokens n = cost.within(budget, computed);

@@ -35,7 +35,7 @@ TEST_CASE("space freeness: blocked demand strands what only the cluster together
   const auto rule = [](std::int64_t free, std::int64_t head, std::int64_t cluster) {
     return stranded_by_blocked_demand{blocks{head}, blocks{cluster}}({blocks{100}, blocks{free}, {}}).count();
   };
-  CHECK(rule(10, 0, 50) == 0);   // nobody waits
+  CHECK(rule(10, 0, 50) == 0);   // none waits
   CHECK(rule(10, 10, 50) == 0);  // fits here
   CHECK(rule(10, 11, 50) == 10);
   CHECK(rule(10, 50, 50) == 10);

@@ -226,7 +226,7 @@ TEST_CASE("csr_tables: works in unaligned memory of exactly required_bytes", "[k
   for (std::size_t offset = 0; offset != 65; ++offset) {
     tessera::arena of_rows{rows};
     block_table table{of_rows, limits};
-    // Arenas are aligned by the one who takes them: the bytes of all that are in one are added up.
+    // An arena is aligned by what takes it: the bytes of all that are in one are added up.
     const std::size_t bytes = tessera::storage_layout{}.add_bytes(csr_tables::required_bytes(limits)).bytes_unaligned();
     std::vector<std::byte> buffer(bytes + offset);
     tessera::arena memory{std::span{buffer}.subspan(offset)};

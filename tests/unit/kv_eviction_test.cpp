@@ -437,7 +437,7 @@ TEST_CASE("eviction: a use that is undone leaves what was wished", "[kv]") {
   CHECK(c.cache.allocate() == 1);
 }
 
-TEST_CASE("eviction: what is used last goes first, what nobody expects before that", "[kv]") {
+TEST_CASE("eviction: what is used last goes first, what is not expected before that", "[kv]") {
   using cache = tessera::kv::basic_prefix_cache<tessera::kv::next_use<>>;
   on_heap<cache> c{4};
   std::array<block_id, 4> ids{};
@@ -451,7 +451,7 @@ TEST_CASE("eviction: what is used last goes first, what nobody expects before th
   for (const block_id id : {3U, 0U, 1U, 2U}) CHECK(c.cache.allocate() == id);
 }
 
-TEST_CASE("eviction: who has most gives first", "[kv]") {
+TEST_CASE("eviction: the session with most gives first", "[kv]") {
   using cache = tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>;
   on_heap<cache> c{6};
   std::array<block_id, 6> ids{};

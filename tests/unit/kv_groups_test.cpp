@@ -123,7 +123,7 @@ TEST_CASE("groups: a hit is what all groups can serve", "[kv]") {
     c.kv.close(row);
   }
   SECTION("what one has lost ends it, for all") {
-    // What was behind windows is the coldest, and nobody looks at it if the whole is found.
+    // What was behind windows is the coldest, and is not looked at if the whole is found.
     const std::uint32_t greedy = c.kv.open();
     REQUIRE(c.kv.grow(greedy, 64_tok) == status::ok);
     CHECK(c.kv.match(spans, 40_tok) == 40_tok);

@@ -92,7 +92,7 @@ struct model {
     hash_of[id] = hash;
     published[id] = true;
   }
-  /// Of the blocks with a hash, the first of a few that is in use; else the first.
+  /// Among the blocks with a hash, returns the first of a few that is in use; else the first.
   block_id match(std::uint64_t hash) const {
     const auto with_it = known.find(hash);
     if (with_it == known.end()) return no_index;
@@ -189,7 +189,7 @@ TEST_CASE("prefix_cache: blocks published together; those that cannot be are lef
   const std::array<std::uint64_t, 6> hashes{10, 11, 12, 11, 14, 15};
   REQUIRE(c.cache.publish(ids[1], 99) == status::ok);
   REQUIRE(c.cache.release(ids[2]) == status::ok);
-  // The second is known by another hash, the third is nobody's; the fourth is a twin of nobody then.
+  // The second is known by another hash, and the third is free. The fourth has no duplicate then.
   CHECK(c.cache.publish(ids, hashes) == status::invalid);
   for (const std::size_t i : {0U, 3U, 4U, 5U}) {
     CHECK(c.cache.published(ids[i]));
@@ -381,7 +381,7 @@ TEST_CASE("prefix_cache: a dropped step puts evicted and shared blocks back in t
 }
 
 // Random windows of operations, wholly or partly undone, in lockstep with the model: every outcome, every count and
-// every hash after every step, and, since allocations are compared too, the orders of the stack and of the list.
+// every hash after every step. Allocations are compared too, and with them the orders of the stack and of the list.
 TEST_CASE("prefix_cache: agrees with a reference model through random operations and undo", "[kv]") {
   struct operation {
     char kind;
@@ -489,7 +489,7 @@ TEST_CASE("prefix_cache: the hash table survives long runs of collisions", "[kv]
     cache_on_heap c{n};
     std::map<std::uint64_t, block_id> known;
     std::vector<std::uint64_t> hash_of(n, 0);
-    // The inverse of the multiplier makes hashes whose home slots are chosen: only 8 of them, some at the wrap-around.
+    // The inverse of the multiplier makes hashes with chosen home slots: only 8 of them, some at the wrap-around.
     std::uint64_t inverse = 1;
     for (int i = 0; i != 6; ++i) inverse *= 2 - 0x9e37'79b9'7f4a'7c15ULL * inverse;
     REQUIRE(inverse * 0x9e37'79b9'7f4a'7c15ULL == 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-// Traders whose messages arrive when the test says.
+// Traders with messages that arrive when the test says.
 
 #include <tessera/market/trader.hpp>
 
@@ -22,7 +22,7 @@ using market::message_kind;
 using market::request_id;
 using trader = market::trader<>;
 
-/// A port that writes everything down, and whose engine has what the test says.
+/// A port that writes everything down. Its engine has what the test says.
 struct book {
   std::vector<message> sent{};
   std::vector<market::transfer> copies{};
@@ -75,7 +75,7 @@ struct book {
   }
 };
 
-/// Instances whose messages arrive when the test says, in the order in which they were sent.
+/// Instances with messages that arrive when the test says, in the order in which they were sent.
 struct exchange {
   explicit exchange(std::size_t n, const trader::config& config = {}, std::size_t purchases = 8) : books(n) {
     for (std::size_t i = 0; i != n; ++i) {

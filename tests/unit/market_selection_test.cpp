@@ -27,8 +27,8 @@ std::vector<std::uint32_t> ids(const std::vector<bid>& bids) {
   return all;
 }
 
-/// The rule said in another way: a bid survives the first cut if fewer than ceil(n / 2) bids come before it by load,
-/// the second if fewer than `keep` survivors come before it by start; what is left is listed by reply.
+/// The rule said in another way. A bid survives the first cut if fewer than ceil(n / 2) bids come before it by load. It
+/// survives the second if fewer than `keep` survivors come before it by start. The rest is listed by reply.
 std::vector<std::uint32_t> by_counting(const std::vector<bid>& bids, std::size_t keep) {
   const auto lighter = [](const bid& a, const bid& b) {
     if (a.load != b.load) return a.load < b.load;
@@ -62,7 +62,7 @@ std::vector<std::uint32_t> by_counting(const std::vector<bid>& bids, std::size_t
 }
 
 TEST_CASE("bids: half by load, three by start, the first to reply") {
-  // Loads 10 to 80; the lighter half is 1 to 4. Of these 4, 2 and 3 can start first, and 3 has replied before them.
+  // Loads 10 to 80; the lighter half is 1 to 4. Among these, 4, 2 and 3 can start first, and 3 has replied before them.
   std::vector<bid> bids{make(1, 10, 9.0, 0), make(2, 20, 2.0, 4), make(3, 30, 3.0, 1), make(4, 40, 1.0, 6),
                         make(5, 50, 0.0, 2), make(6, 60, 0.0, 3), make(7, 70, 0.0, 5), make(8, 80, 0.0, 7)};
   REQUIRE(select_bids(bids) == 3);

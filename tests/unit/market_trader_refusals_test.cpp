@@ -235,7 +235,7 @@ TEST_CASE("trader: what is queued without idle blocks is turned away in one pass
   const std::size_t asked = b.reserve_calls;
   b.idle = 0_blk;
   b.gives_back = false;
-  free_a_slot(0);  // room for one more transfer, and 37 whose turn it is
+  free_a_slot(0);  // room for one more transfer, and it is the turn of 37
   CHECK(b.reserve_calls == asked + 1);
   // Later there are 15: 40, which needs 20, has its turn in vain; 39 is pulled, and the others have not had theirs.
   x.now += 21_ms;

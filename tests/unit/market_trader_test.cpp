@@ -41,7 +41,7 @@ TEST_CASE("trader: ask, bid, confirm, pull, copy, hand over") {
   CHECK(x.books[0].count(message_kind::ask) == 3);
   CHECK(x[0].selling().load() == 100_tok);
   x.settle();
-  // Of three bids the heavier half, one, is dropped: 1. 2 and 3 start at once; 2 has replied before.
+  // The heavier half of three bids, one, is dropped: 1. 2 and 3 start at once; 2 has replied before.
   CHECK(x.books[0].last(message_kind::confirm).to.id == 2);
   REQUIRE(x.books[0].copies.size() == 1);
   const market::transfer t = x.books[0].copies[0];
@@ -122,7 +122,7 @@ TEST_CASE("trader: three transfers at a time, in and out together") {
   }
   CHECK(x[5].transfers() == 3);
   CHECK(x[5].buying().size() == 5);
-  // 5 sells as well: nobody can pull from it now, not even 0, which is free.
+  // 5 sells as well: no instance can pull from it now, not even 0, which is free.
   REQUIRE(x.offer(5, 50, 20, {0}) == status::ok);
   x.settle();
   CHECK(x.books[5].copies.empty());

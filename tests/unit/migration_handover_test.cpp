@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The hand-over protocol, every reachable state of it: any message that was ever sent may arrive at any time, any
-// number of times, or never; either side may give up, restart or die at any moment.
+// The hand-over protocol, every reachable state of it. Any message that was ever sent may arrive at any time, any
+// number of times, or never. Either side may give up, restart or die at any moment.
 
 #include <tessera/migration/handover.hpp>
 

@@ -129,7 +129,7 @@ TEST_CASE("live migration: an abort at any moment says whether decoding had stop
   CHECK_FALSE(m.abort());  // it is another's
 }
 
-// The oracle is memory: a sequence whose blocks change under the copy, and a target that must be equal in the end.
+// The oracle is memory: a sequence with blocks that change under the copy, and a target that must be equal in the end.
 TEST_CASE("live migration: what arrives is what was there, for any course of decoding and aborts") {
   std::mt19937 random{3};
   std::size_t moved = 0;
@@ -145,7 +145,7 @@ TEST_CASE("live migration: what arrives is what was there, for any course of dec
       block_range under_way;
       std::int64_t block;
       void copy(const block_range& r) noexcept { under_way = r; }
-      /// Only the tokens that were there when the round began are sure to be read; those that follow in its last block
+      /// Only the tokens that were there when the round began are sure to be read. Tokens that follow in its last block
       /// may have come too late.
       void arrive(std::int64_t sent) {
         for (std::int64_t b = under_way.first.count(); b != under_way.last.count(); ++b) {
@@ -198,7 +198,7 @@ TEST_CASE("live migration: what arrives is what was there, for any course of dec
   CHECK(aborted > 200);
 }
 
-/// A link and an engine: seconds that a sequence of so many tokens stands still, and that its migration takes.
+/// A link and an engine: seconds that a sequence stands still, and that its migration takes.
 struct course {
   double downtime = 0;
   double total = 0;

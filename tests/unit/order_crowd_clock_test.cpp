@@ -13,7 +13,7 @@ namespace {
 
 using tessera::order::crowd_clock;
 
-TEST_CASE("crowd_clock: while nobody waits it is the engine's, whatever that began with") {
+TEST_CASE("crowd_clock: while none waits it is the engine's, whatever that began with") {
   crowd_clock c;
   CHECK(c.at(1.8e9) == 1.8e9);
   c.advance(1.8e9);
@@ -55,7 +55,7 @@ TEST_CASE("crowd_clock: a line slows it, down to a hundredth, and it is made up 
   for (int i = 0; i != 104; ++i) c.leaves(false);
   for (int i = 0; i != 3; ++i) c.leaves(true);
   CHECK(c.rate() == 1);
-  // Who was never there is not counted.
+  // A request that was never there is not counted.
   c.leaves(false);
   c.leaves(true);
   c.joins();
@@ -68,7 +68,7 @@ TEST_CASE("crowd_clock: the sum over all that has happened, and never backwards"
     crowd_clock c;
     double now = 5;
     c.advance(now);
-    std::vector<int> all;  // 0: waits; 1: has begun; 2: is gone
+    std::vector<int> all;  // 0: waits, 1: has begun, 2: is gone
     struct span {
       double seconds;
       std::size_t waiting, served;

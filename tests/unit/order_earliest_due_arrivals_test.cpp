@@ -30,7 +30,7 @@ using tessera_test::earliest_due_requests::seconds_of;
 using tessera_test::earliest_due_requests::served;
 using tessera_test::earliest_due_requests::state;
 
-TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by the engine's clock") {
+TEST_CASE("earliest_due: a request with a longer prompt than others arrives later, by the engine's clock") {
   for (const bool crowded : {false, true}) {
     earliest_due d{.prompt_pace = duration{0.01}, .patience = duration::forever()};
     std::vector<request> others(4);
@@ -42,8 +42,8 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
     d.advance(at(0));
     request slow;
     slow.prompt = tokens{1000};
-    // The mean does not rise, for no time passes. So it is 1000 tokens more: 10 s by the engine's clock, which are so
-    // many by that of the crowd if the line stays as it is.
+    // The mean does not rise, because no time passes. So it is 1000 tokens more: 10 s by the engine's clock. The
+    // congestion clock shows `guess` then, if the queue stays as it is.
     const double guess = (crowded ? order::crowd_clock::slowest : 1) * 10;
     join(d, slow, at(0));
     CHECK(d.prompts.value() == 0);
@@ -51,7 +51,7 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
     CHECK(earliest_due::due_at(slow) == at(10));
     CHECK(seconds_of(place(slow).turn) == Catch::Detail::Approx(guess));
 
-    // It does not: from 5 on nobody waits, or many do. What counts is what the clock shows when the time is over.
+    // It does not: from 5 on no request waits, or many do. What counts is what the clock shows when the time is over.
     d.advance(at(5));
     std::vector<request> more(30);
     if (crowded) {
@@ -70,7 +70,7 @@ TEST_CASE("earliest_due: who has a longer prompt than others arrives later, by t
   }
 }
 
-TEST_CASE("earliest_due: whoever was out of sight has come no later than by the engine's clock") {
+TEST_CASE("earliest_due: a request that was out of sight has come no later than by the engine's clock") {
   earliest_due d{.prompt_pace = duration{0.01}};
   request first, slow;
   join(d, first, at(0));
@@ -96,7 +96,7 @@ struct expects_what_is_said {
   }
 };
 
-TEST_CASE("earliest_due: who has been held, and has generated nothing, is expected to be as long as when it came") {
+TEST_CASE("earliest_due: a held request that has generated nothing is expected to be as long as when it came") {
   using by_word = order::earliest_due<expects_what_is_said>;
   std::int64_t said = 50;
   by_word d{.slice = tokens{10}, .prompt_pace = duration{0.01}, .expected = {&said}};
@@ -123,7 +123,7 @@ TEST_CASE("earliest_due: who has been held, and has generated nothing, is expect
   CHECK(seconds_of(place(reasons).turn) == Catch::Detail::Approx(d.clock.now() + 9));
 }
 
-TEST_CASE("earliest_due: who has ended its reasoning is not held") {
+TEST_CASE("earliest_due: a request that has ended its reasoning is not held") {
   earliest_due d{.prompt_pace = duration{1.0}, .patience = duration::forever()};
   request other, r;
   join(d, other, at(0));
@@ -139,7 +139,7 @@ TEST_CASE("earliest_due: who has ended its reasoning is not held") {
   CHECK(earliest_due::due_at(r) == time_point::never());
 }
 
-TEST_CASE("earliest_due: who comes with a reader is not held, however early he is looked after") {
+TEST_CASE("earliest_due: a request that comes with a reader is not held, however early it is looked after") {
   struct ticking : basic_request_hook<nanoseconds_clock, order::earliest_due<>> {
     basic_token_pacer<nanoseconds_clock> pacer{};
     tokens expected_output{};
@@ -154,7 +154,7 @@ TEST_CASE("earliest_due: who comes with a reader is not held, however early he i
   CHECK(d.due_at(r) < ticking::time_point::at_seconds(0));  // no overflow: sanitizers look at it
 }
 
-TEST_CASE("earliest_due: of those who are alike and have been held who came first is first") {
+TEST_CASE("earliest_due: of alike requests that have been held the one that came first is first") {
   std::size_t held_meanwhile = 0;
   for (unsigned seed = 0; seed != 100; ++seed) {
     std::mt19937 random{seed};
@@ -205,7 +205,7 @@ TEST_CASE("earliest_due: prompts that are alike change no order, nor do any if t
   }
 }
 
-TEST_CASE("earliest_due: who comes with its KV waits for no prompt, and none counts it again") {
+TEST_CASE("earliest_due: a request that comes with its KV waits for no prompt, and none counts it again") {
   earliest_due d{.prompt_pace = duration{0.01}};
   std::vector<request> others(4);
   for (request& x : others) join(d, x, at(0));

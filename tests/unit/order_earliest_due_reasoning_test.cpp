@@ -28,7 +28,7 @@ using tessera_test::earliest_due_requests::queue;
 using tessera_test::earliest_due_requests::request;
 using tessera_test::earliest_due_requests::state;
 
-/// Twice what it has, and 10 at first: nobody knows before.
+/// Twice what it has, and 10 at first: the length is not known before.
 struct expects_twice {
   template <schedulable R>
   [[nodiscard]] tokens operator()(const R& r) const noexcept {
@@ -36,7 +36,7 @@ struct expects_twice {
   }
 };
 
-TEST_CASE("earliest_due: who reasons on is expected anew once a slice, up to so many times what was expected first") {
+TEST_CASE("earliest_due: reasoning that goes on is expected anew once a slice, up to a multiple of the first") {
   using by_age = order::earliest_due<expects_twice>;
   by_age d{.pace = duration{1.0}, .slice = tokens{5}, .revised = 4};
   request r;
@@ -60,18 +60,18 @@ TEST_CASE("earliest_due: who reasons on is expected anew once a slice, up to so 
   CHECK(seconds() == 24);
   CHECK(generate(5));
   CHECK(seconds() == 30);
-  // There it stays: it is not overtaken by who comes 40 s after it.
+  // There it stays: it is not overtaken by a request that comes 40 s after it.
   for (int i = 0; i != 100; ++i) CHECK_FALSE(generate(5));
   request later;
   state(later).phase = phase::reasoning;
   join(d, later, at(129));
   CHECK(by_age::before(later, r));
-  d.leave(later);  // so that nobody slows the clock
+  d.leave(later);  // so that no request slows the clock
   join(d, later, at(131));
   CHECK(by_age::before(r, later));
 }
 
-TEST_CASE("earliest_due: the young overtake who has reasoned for long, and take no place of his") {
+TEST_CASE("earliest_due: the young overtake one that has reasoned for long, and take no place of it") {
   order::earliest_due<expects_twice> d{.slice = tokens{100}};
   request old;
   state(old).phase = phase::reasoning;
@@ -117,7 +117,7 @@ TEST_CASE(
   CHECK(seconds(5000) == 2 * seconds(0));
 }
 
-TEST_CASE("earliest_due: the heavier the tail, the longer who reasons on is overtaken") {
+TEST_CASE("earliest_due: the heavier the tail, the longer a request that reasons on is overtaken") {
   auto storage = storage_for<rank::length_distribution>({.window = 1024, .groups = 1});
   rank::length_distribution lengths{storage};
   for (int i = 0; i != 1000; ++i) lengths.observe(0, tokens{i % 100 == 0 ? 12'000 : 60});
@@ -129,7 +129,8 @@ TEST_CASE("earliest_due: the heavier the tail, the longer who reasons on is over
     float score = 0;
     order::program_service* program = nullptr;
   };
-  // Of who has reasoned for 1,000 tokens nearly 12,000 are expected, a hundred times what was expected first.
+  // A request that has reasoned for 1,000 tokens is expected to need nearly 12,000, a hundred times what was expected
+  // first.
   const auto counts = [&](auto order) {
     scored r;
     r.prompt = tokens{5};
@@ -182,7 +183,7 @@ TEST_CASE("earliest_due: no bound is no bound, and never more is never more, wha
   CHECK(later(0, 1) == 0);
 }
 
-TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
+TEST_CASE("earliest_due: one that reasoned elsewhere and comes to answer is urgent at once, whatever is due before") {
   queue q;
   request early;
   q.push(early, at(0));
@@ -206,7 +207,7 @@ TEST_CASE("earliest_due: who has reasoned elsewhere and comes to answer is urgen
   while (!q.empty()) q.pop_front();
 }
 
-TEST_CASE("earliest_due: where moves cost all who are here, reasoning displaces those whose readers can wait longer") {
+TEST_CASE("earliest_due: where moves cost all that are here, reasoning displaces those that can wait longer") {
   earliest_due d{.move_pace = duration{0.001}};
   d.advance(at(100));
   request reasoning;
@@ -216,7 +217,7 @@ TEST_CASE("earliest_due: where moves cost all who are here, reasoning displaces 
   join(d, reasoning, at(100));
   request calm;
   place(calm).level = 2;
-  // Half a second for each who is here: itself, then ten.
+  // Half a second for each request that is here: itself, then ten.
   const auto can_wait = [&](double s) {
     place(calm).urgent_at = at(100 + s);
     return d.displaces(reasoning, calm);
@@ -237,7 +238,7 @@ TEST_CASE("earliest_due: where moves cost all who are here, reasoning displaces 
   d.advance(at(101));
   CHECK_FALSE(can_wait(1.499));
   CHECK(can_wait(1.501));
-  // One whose reader runs dry asks nobody, nor do priorities.
+  // A request with a reader that runs dry displaces it regardless, and so does a higher priority.
   place(calm).urgent_at = at(101);
   request dry;
   CHECK(d.displaces(dry, calm));

@@ -25,7 +25,7 @@ using tessera_test::earliest_due_requests::request;
 using tessera_test::earliest_due_requests::served;
 using tessera_test::earliest_due_requests::state;
 
-TEST_CASE("earliest_due: who nobody reads goes by arrival plus expected output, reasoning or not") {
+TEST_CASE("earliest_due: a request without a reader goes by arrival plus expected output, reasoning or not") {
   queue q{earliest_due{.patience = duration::forever()}};
   std::vector<request> r(5);
   // At 0.1 s a token: due at 10, 5, 2, 53, 9; by the clock of the crowd earlier, in the same order.
@@ -53,7 +53,7 @@ TEST_CASE("earliest_due: without predictions, and for requests that are alike, i
   }
 }
 
-TEST_CASE("earliest_due: nobody is overtaken by who comes its own expected time later, nor by who expects more") {
+TEST_CASE("earliest_due: none is overtaken by one that comes its expected time later, or by one that expects more") {
   const double prompt_pace = GENERATE(0.0, 0.05);
   std::mt19937 random{7};
   queue q{earliest_due{.prompt_pace = duration{prompt_pace}, .patience = duration::forever()}};
@@ -142,7 +142,7 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
     if (!crowded) {
       CHECK_FALSE(d.charge(slow, tokens{}));
       for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));
-      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // who has begun does not begin again
+      for (request& x : others) CHECK_FALSE(d.charge(x, tokens{}));  // a request that has begun does not begin again
     }
     // Due at 10. All have begun, and the clock is the engine's; or none has, and it all but stands.
     d.advance(at(8));
@@ -158,7 +158,7 @@ TEST_CASE("earliest_due: the longer the line, the longer the short ones overtake
   }
 }
 
-TEST_CASE("earliest_due: readers before those that nobody reads, those before readers who can wait") {
+TEST_CASE("earliest_due: readers before requests without one, those before readers that can wait") {
   const earliest_due d;
   request dry;
   request unread;
@@ -175,7 +175,7 @@ TEST_CASE("earliest_due: readers before those that nobody reads, those before re
   state(prompt).phase = phase::answering;
   CHECK(earliest_due::before(prompt, calm));
   CHECK_FALSE(d.displaces(prompt, calm));
-  // On one level nobody takes another's blocks, however early he is due.
+  // On one level no request takes another's blocks, however early it is due.
   request sooner;
   place(sooner).level = 1;
   place(unread).turn = 10;

@@ -33,7 +33,7 @@ TEST_CASE("fcfs: order of arrival, the more urgent first", "[order][fcfs]") {
   CHECK(drain(queue) == std::vector<int>{2, 4, 0, 3, 5, 1});
 }
 
-TEST_CASE("fcfs: nobody is ever due, and a phase change moves nobody", "[order][fcfs]") {
+TEST_CASE("fcfs: none is ever due, and a phase change moves none", "[order][fcfs]") {
   request a;
   request b;
   fcfs_queue<request> queue;

@@ -161,7 +161,7 @@ TEST_CASE("least_attained_service: a later call of a long program waits for the 
   CHECK(chats[0].attained == tokens{10});
 }
 
-TEST_CASE("least_attained_service: nobody starves", "[order][least_attained_service]") {
+TEST_CASE("least_attained_service: none starves", "[order][least_attained_service]") {
   discipline d{.first = tokens{1}, .threshold = duration{10.0}};
   order::program_service old{.attained = tokens{1'000'000}};
   request a, b;

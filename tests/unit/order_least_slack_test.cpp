@@ -21,7 +21,7 @@ using discipline = order::least_slack<>;
 
 constexpr time_point at(double s) { return time_point::at_seconds(s); }
 
-/// One that arrived then, with a prompt so long and so many tokens generated.
+/// A request that came at `arrived`, with `prompt` tokens of prompt and `generated` tokens of output.
 void join(discipline& d, request& r, double arrived, std::int64_t prompt, std::int64_t generated = 0) {
   r.prompt = tokens{prompt};
   auto& s = request_access::state(r);
@@ -44,7 +44,7 @@ TEST_CASE("least_slack: the latest start of a prompt, the next token's time of w
   CHECK(start_by(c) == approx(11.8));
   CHECK(d.before(a, c));
   CHECK(d.before(c, b));
-  // A long prompt goes ahead of a short one that came earlier; by less than the margin it displaces nobody.
+  // A long prompt goes ahead of a short one that came earlier; by less than the margin it displaces none.
   CHECK_FALSE(d.displaces(a, c));
   CHECK(d.displaces(a, b));
   CHECK_FALSE(d.displaces(c, b));
@@ -64,7 +64,7 @@ TEST_CASE("least_slack: the latest start of a prompt, the next token's time of w
   CHECK(start_by(a) == approx(18.5));
 }
 
-/// Serves one request at a time, a token a second; who is late by how much, by the deadlines of their last tokens.
+/// Serves one request at a time, a token a second. Returns the worst lateness, by the deadlines of their last tokens.
 template <class Order>
 double worst_lateness(const Order& order, const std::vector<double>& ttft) {
   using job = request_hook_for<Order>;
@@ -99,7 +99,7 @@ struct promises {
   }
 };
 
-TEST_CASE("least_slack: who is promised no time for a token keeps what is promised for the first",
+TEST_CASE("least_slack: a request that is promised no time for a token keeps what is promised for the first",
           "[order][least_slack]") {
   discipline d{.prefill_per_token = duration{}, .promise = {{.ttft = duration{2.0}, .tpot = duration::forever()}}};
   request a;

@@ -36,7 +36,7 @@ struct request : request_hook {
 
 constexpr std::int64_t block_size = 4;
 
-/// A prompt of so many tokens, of which the first ones are those of its family.
+/// A prompt of `length` tokens, of which the first ones are those of its family.
 void write(request& r, std::size_t id, std::int64_t length, std::int64_t common, std::uint64_t family) {
   r.id = id;
   r.prompt = tokens{length};
@@ -63,7 +63,7 @@ template <class Gate>
 using scheduler_of = iteration_scheduler<request, order::longest_prefix<>, preempt::swap, admit::always,
                                          kv::prefix_cache, kv::csr_tables, Gate>;
 
-/// Runs the plan: everybody in it ends.
+/// Runs the plan: all requests in it end.
 template <class Scheduler>
 std::vector<request*> step(Scheduler& s) {
   const auto plan = s.plan(time_point{}, {});
@@ -79,7 +79,7 @@ std::vector<request*> step(Scheduler& s) {
 
 }  // namespace
 
-TEST_CASE("longest_prefix: whoever has most of its prompt cached is next, as a sort by all that is known", "[order]") {
+TEST_CASE("longest_prefix: the one with most of its prompt cached is next, as a sort by all that is known", "[order]") {
   std::mt19937 random{5};
   const auto upto = [&](std::int64_t n) { return static_cast<std::int64_t>(random()) % (n + 1); };
   std::size_t moved = 0;
@@ -136,7 +136,7 @@ TEST_CASE("longest_prefix: whoever has most of its prompt cached is next, as a s
   CHECK(forgotten > 20);
 }
 
-TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and nobody displaces an equal", "[order]") {
+TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and none displaces an equal", "[order]") {
   using scheduler_type = scheduler_of<gate::in_line>;
   auto storage = storage_for<scheduler_type>({.blocks = 64, .block_size = tokens{block_size}, .residents = 4});
   scheduler_type s{storage};
@@ -156,9 +156,9 @@ TEST_CASE("longest_prefix: nothing is looked at while a plan is open, and nobody
   CHECK(s.cancel(r[1]) == status::ok);
 }
 
-// DLPM (Cao et al. 2025): in the order of what is cached, whoever's tenant has credit; when no tenant that waits has
+// DLPM (Cao et al. 2025): in the order of what is cached, requests of tenants with credit. When no waiting tenant has
 // any, each without credit gets a quantum, until one has. What is computed is charged, each token of an output double.
-TEST_CASE("longest_prefix under tenants' deficits starts whom the textbook's DLPM starts", "[order][gate]") {
+TEST_CASE("longest_prefix under tenants' deficits starts what the textbook's DLPM starts", "[order][gate]") {
   std::mt19937 random{11};
   const auto upto = [&](std::int64_t n) { return static_cast<std::int64_t>(random()) % (n + 1); };
   std::size_t by_prefix = 0;

@@ -24,7 +24,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-/// Those whose prompt is nearest to a length first. Not default constructible.
+/// The request with its prompt nearest to a length goes first. Not default constructible.
 struct nearest_to : order::fcfs {
   explicit nearest_to(tokens wanted) : length{wanted} {}
 
@@ -48,7 +48,8 @@ struct nearest_to : order::fcfs {
 };
 static_assert(!std::is_default_constructible_v<nearest_to>);
 
-/// Who has generated least is first, as of the last look; looks after every fourth token. Brings a state of its own.
+/// The request that has generated least is first, as of the last look; looks after every fourth token. Brings a state
+/// of its own.
 struct least_attained : order::fcfs {
   template <clock_policy Clock>
   struct state {
@@ -152,7 +153,7 @@ TEST_CASE("own order: a state that it brings begins anew with each stay, and sur
     served.push_back(p[0].request);
     e.commit(p);
   }
-  // Four tokens each, in turns: b displaces a, whose KV is dropped; neither goes before it has made up for that.
+  // Four tokens each, in turns: b displaces a, which loses its KV. Neither goes before it has made up for that.
   const std::vector<const attained_request*> expected{&a, &a, &a, &a, &b, &b, &b, &b, &a, &a};
   CHECK(served == expected);
   CHECK(order_state<least_attained>(a).attained == 4);
@@ -175,7 +176,7 @@ TEST_CASE("own order: hears once of each request that ends or is given up, and o
     std::mt19937 random{3};
     const auto below = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
     const auto any = [&]() -> plain_request& { return e.requests[static_cast<std::size_t>(below(e.requests.size()))]; };
-    // Whoever was here and is not any more has ended.
+    // Each request that was here and is not any more has ended.
     std::map<const void*, bool> live;
     const auto look = [&] {
       for (const plain_request& r : e.requests) {

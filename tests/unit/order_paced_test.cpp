@@ -98,7 +98,7 @@ TEST_CASE("paced: answers go by their readers' deadlines, urgent and calm ones a
   CHECK(urgent == std::vector<bool>{true, true, true, false, false, false});
 }
 
-TEST_CASE("paced: among answers nobody displaces a resident unless it is urgent and the other is not") {
+TEST_CASE("paced: among answers none displaces a resident unless it is urgent and the other is not") {
   request a;
   request b;
   make_answer(a, 0, 50);

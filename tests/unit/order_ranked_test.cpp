@@ -55,7 +55,7 @@ TEST_CASE("ranked: smallest score first, NaN last, ties by arrival", "[order][ra
   CHECK(drain(queue) == std::vector<int>{2, 8, 4, 5, 0, 6, 1, 3, 7});
 }
 
-TEST_CASE("ranked: whoever has waited the threshold is boosted, oldest first", "[order][ranked]") {
+TEST_CASE("ranked: a request that has waited the threshold is boosted, oldest first", "[order][ranked]") {
   std::vector<request> r(5);
   ranked_queue<request> queue;  // 120 s
   for (std::size_t i = 0; i != r.size(); ++i) {

@@ -49,7 +49,7 @@ TEST_CASE("round_robin: prefill alone uses no quantum", "[order][round_robin]") 
 }
 
 TEST_CASE("round_robin: serves as a circle of deques does", "[order][round_robin]") {
-  // The textbook version: one deque; whoever is served runs some tokens and goes behind once its quantum is used.
+  // The textbook version: one deque. A served request runs some tokens and goes behind once its quantum is used.
   std::mt19937 random{5};
   std::vector<request> requests(20);
   round_robin_queue<request> queue{order::round_robin{.quantum = tokens{7}}};

@@ -36,7 +36,7 @@ std::vector<std::size_t> run_step(scheduler& s, std::vector<std::int64_t>& left,
   return ran;
 }
 
-TEST_CASE("shortest_rest: who waits displaces a longer one while that is young, and never when it is not",
+TEST_CASE("shortest_rest: a waiting request displaces a longer one while that is young, and never when it is not",
           "[order][shortest_rest]") {
   for (const std::int64_t age : {30, 70, 90}) {
     auto storage = storage_for<scheduler>({.requests = 4, .blocks = 1000, .block_size = tokens{16}, .residents = 1});
@@ -61,7 +61,7 @@ TEST_CASE("shortest_rest: who waits displaces a longer one while that is young, 
   }
 }
 
-TEST_CASE("shortest_rest: who has generated nothing gives way, however little is expected of it",
+TEST_CASE("shortest_rest: a request that has generated nothing gives way, however little is expected of it",
           "[order][shortest_rest]") {
   auto storage = storage_for<scheduler>({.requests = 4, .blocks = 1000, .block_size = tokens{16}, .residents = 1});
   scheduler s{storage, {}};
@@ -106,7 +106,7 @@ TEST_CASE("shortest_rest: the order is that of what is left, predicted anew afte
   CHECK(d.displaces(b, a));
 }
 
-TEST_CASE("shortest_rest: with no prediction at all it is arrival order, and nobody is displaced",
+TEST_CASE("shortest_rest: with no prediction at all it is arrival order, and none is displaced",
           "[order][shortest_rest]") {
   struct scored : request_hook_for<order::shortest_rest<rank::expected_rest<>>> {
     float score = std::numeric_limits<float>::quiet_NaN();
@@ -126,7 +126,7 @@ TEST_CASE("shortest_rest: with no prediction at all it is arrival order, and nob
   CHECK_FALSE(d.displaces(b, a));
 }
 
-TEST_CASE("shortest_rest: a distribution of lengths tells who is nearly done", "[order][shortest_rest]") {
+TEST_CASE("shortest_rest: a distribution of lengths tells which are nearly done", "[order][shortest_rest]") {
   // Two kinds of lengths that no score tells apart: after 100 tokens one is of the long kind.
   auto storage = storage_for<rank::length_distribution>({.window = 1024, .groups = 1});
   rank::length_distribution lengths{storage};

@@ -217,7 +217,7 @@ TEST_CASE("two_phase: as two deques, over random operations", "[order][two_phase
 }
 
 TEST_CASE("two_phase: by quanta, the fewest used on the level first, then by age", "[order][two_phase]") {
-  // Level, quanta used on it, age: kept beside, sorted for each look.
+  // Level, quanta used on it, age: kept apart, sorted for each look.
   struct runner {
     std::size_t level = 0;
     std::int64_t quanta = 0;

@@ -40,7 +40,8 @@ TEST_CASE("the rules find the best boundary of all") {
   for (int round = 0; round != 3000; ++round) {
     const auto sample = draw(random, 1 + random() % 30, round % 3 == 0 ? 4 : 5000);
     const cost::qoe_model m{{1e-3, double(random() % 3) * 1e-4, double(random() % 3) * 1e-6, 0, 1e-6}};
-    // For every boundary: who is below it, and what that costs. Only boundaries at a request's length are asked for.
+    // For every boundary: which requests are below it, and what that costs. Only boundaries at a request's length are
+    // asked for.
     double least_q = std::numeric_limits<double>::infinity();
     std::int64_t least_count = std::numeric_limits<std::int64_t>::max();
     std::int64_t least_tokens = least_count;

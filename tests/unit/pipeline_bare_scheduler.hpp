@@ -28,7 +28,7 @@ inline request make(std::int64_t prompt, std::int64_t max_output = 0, int priori
   return r;
 }
 
-/// A scheduler over memory of its own, whose engine gives every entry one token.
+/// A scheduler over memory of its own. Its engine gives every entry one token.
 template <class Order = order::fcfs, class Preempt = preempt::swap, class Admit = admit::always,
           class Store = kv::block_pool>
 struct fixture {

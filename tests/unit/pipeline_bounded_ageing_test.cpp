@@ -23,7 +23,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-std::size_t asked = 0;  ///< How often an order was asked anything: who is before whom, or when one is due.
+std::size_t asked = 0;  ///< How often an order was asked anything: which of two goes first, or when one is due.
 std::size_t aged = 0;
 
 template <class Order>

@@ -49,7 +49,7 @@ TEST_CASE("chunks: a prompt takes blocks as it is computed, or all of them at it
   }
 }
 
-TEST_CASE("chunks: who starts after a prompt does not get what is promised to it") {
+TEST_CASE("chunks: a request that starts after a prompt does not get what is promised to it") {
   for (const reservation reserve : {reservation::by_chunk, reservation::whole_sequence}) {
     engine_of<> e{twenty, {.reserve = reserve}};
     request& large = e.submit(60, 1);  // 15 blocks
@@ -77,7 +77,7 @@ TEST_CASE("chunks: what is promised counts for the policies, too") {
   CHECK(e.why(waits) == wait_reason::held_back);
 }
 
-TEST_CASE("chunks: who runs grows into what was promised; if it is missed then, the lowest-ranked gives way") {
+TEST_CASE("chunks: a running request grows into what was promised; if it is missed then, the lowest-ranked gives way") {
   engine_of<> e{twenty};
   request& runs = e.submit(20, 30);    // grows from 5 blocks to 13
   request& prompt = e.submit(56, 20);  // 14 blocks: they fit together now
@@ -86,7 +86,7 @@ TEST_CASE("chunks: who runs grows into what was promised; if it is missed then, 
     CHECK(runs.state().preemptions == 0);
     e.step({.token_budget = 40_tok, .max_chunk = 2_tok});
   }
-  // Never was a block taken from who ranks before; of the two the prompt gave way.
+  // A block was never taken from a request that ranks before. The prompt gave way.
   CHECK(prompt.state().preemptions == 1);
   e.run_out({.token_budget = 40_tok, .max_chunk = 2_tok});
   CHECK(runs.state().preemptions == 0);
@@ -124,7 +124,7 @@ TEST_CASE("chunks: where blocks are missing for all of a chunk, part of it is co
   CHECK(runs.state().preemptions == 0);
 }
 
-TEST_CASE("chunks: who starts anew after it lost its KV takes all of its blocks at once") {
+TEST_CASE("chunks: a request that starts anew after it lost its KV takes all of its blocks at once") {
   engine_of<> e{twenty};
   request& r = e.submit(60, 5);
   e.step({.token_budget = 8_tok});

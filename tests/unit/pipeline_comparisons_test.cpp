@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// How often an order is asked who is before whom, where many move at once.
+// How often an order is asked which of two goes first, where many move at once.
 
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -45,12 +45,12 @@ template <class Order>
 using engine_of =
     tessera_test::step_engine<iteration_scheduler<request, counted<Order>, preempt::recompute, admit::always>>;
 
-/// Comparisons in a search among so many.
+/// Comparisons in a search among `n`.
 std::size_t search(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)); }
 
 }  // namespace
 
-TEST_CASE("300,000 who become due at once cost a plan no more than those whom it starts") {
+TEST_CASE("300,000 that become due at once cost a plan no more than those that it starts") {
   constexpr std::size_t n = 300'000;
   engine_of<order::ranked<>> e{
       {.requests = n + 16, .blocks = 25'600, .block_size = 16_tok, .residents = 256, .max_length = 2048_tok},
@@ -86,13 +86,13 @@ TEST_CASE("300,000 who become due at once cost a plan no more than those whom it
   const auto started =
       std::count_if(all.begin(), all.end(), [](const request* r) { return r->state().computed == 64_tok; });
   CHECK(started == 10);
-  // Those who wait still do so as they did, but for the few who were looked at.
+  // Waiting requests still wait as they did, except for the few that were looked at.
   const auto aged = std::count_if(e.requests.begin(), e.requests.end(),
                                   [](const request& r) { return order_state<order::ranked<>>(r).boosted; });
   CHECK(aged <= 256 + 10 + 11);  // plans, and starts
 }
 
-TEST_CASE("4,096 residents whose quanta end together are put in order with a few comparisons each") {
+TEST_CASE("4,096 residents with quanta that end together are put in order with a few comparisons each") {
   constexpr std::size_t n = 4096;
   engine_of<order::round_robin> e{
       {.requests = n, .blocks = n * 4, .block_size = 256_tok, .residents = n, .max_length = 1024_tok},
@@ -118,7 +118,7 @@ TEST_CASE("4,096 residents whose quanta end together are put in order with a few
   }
   CHECK(moved);
   CHECK(e.scheduler.resident_count() == n);
-  // A check that those who come are in order, and a pass that merges them.
+  // A check that new requests are in order, and a pass that merges them.
   CHECK(most <= 3 * n);
   CHECK(std::is_sorted(e.scheduler.residents().begin(), e.scheduler.residents().end(),
                        [](const request* a, const request* b) { return order::round_robin::before(*a, *b); }));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a scheduler counts for metrics, and whom it refuses at `submit` by policy.
+// What a scheduler counts for metrics, and which requests it refuses at `submit` by policy.
 
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/fair_tenants.hpp>
@@ -102,7 +102,7 @@ TEST_CASE("counters: what came, what became of it, and why others waited") {
   CHECK(c.failed == 0);
 }
 
-TEST_CASE("refused: a tenant's quota of those who wait") {
+TEST_CASE("refused: a tenant's quota of waiting requests") {
   gate::fair_tenants gate;
   gate.most_waiting = 2;
   fixture<gate::fair_tenants> f{{.blocks = 64, .block_size = 4_tok, .residents = 1}, gate};
@@ -114,7 +114,7 @@ TEST_CASE("refused: a tenant's quota of those who wait") {
   CHECK(third.state().life == lifecycle::idle);
   CHECK(s.submit(f.make(4, 2), {}) == status::accepted);
   third.prompt = 1000_tok;
-  CHECK(s.submit(third, {}) == status::never_fits);  // which is so whoever asks
+  CHECK(s.submit(third, {}) == status::never_fits);  // which is so for every tenant
   third.prompt = 4_tok;
   f.step();
   CHECK(s.submit(third, {}) == status::accepted);  // one of them has started

@@ -145,7 +145,7 @@ TEST_CASE("a log for another scheduler is refused", "[pipeline]") {
   const auto phases = written<logged_phases>({}, 100, 1);
   CHECK(replay<logged_ranks>(phases, {}).outcome == replay_outcome::malformed);
   CHECK(replay_decisions<plain>(phases).outcome == replay_outcome::malformed);
-  // Of the same header, and other members.
+  // The same header, and other members.
   const auto ranks = written<logged_ranks>({}, 100, 1);
   CHECK(replay_decisions<plain>(ranks).outcome == replay_outcome::malformed);
   CHECK(replay_decisions<logged_ranks>(ranks, {}, give_hashes, 1000).outcome == replay_outcome::too_large);

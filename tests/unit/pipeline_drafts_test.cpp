@@ -115,7 +115,7 @@ TEST_CASE("drafts: none from so many requests in the step on, or where so many w
   CHECK(next()[0] == 0);  // there are blocks for one of them, but four wait
 }
 
-TEST_CASE("drafts: a policy gives and takes nothing else: who computes what stays as it is") {
+TEST_CASE("drafts: a policy gives and takes nothing else: which request computes what stays as it is") {
   for (unsigned seed = 1; seed != 10; ++seed) {
     CAPTURE(seed);
     std::mt19937 random{seed};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a plan's entries say beside what to compute, and the calls that an engine makes between two plans.
+// What a plan's entries say besides what to compute, and the calls that an engine makes between two plans.
 
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -56,7 +56,7 @@ TEST_CASE("entries: where they come from, and which of their blocks are new") {
   const step_limits chunks{.max_chunk = 5_tok};
   auto p = e.plan(chunks);
   CHECK(of(p, r) == said{started, 2});
-  e.abandon(p);  // it was not run: nobody has heard of it
+  e.abandon(p);  // it was not run: the engine has not heard of it
   p = e.plan(chunks);
   CHECK(of(p, r) == said{started, 2});
   e.commit(p);
@@ -95,7 +95,7 @@ TEST_CASE("entries: blocks that were given for drafts are new again when they co
   e.commit(p);
 }
 
-TEST_CASE("entries: what is found in the cache is new to who starts, and what comes back from the host resumes") {
+TEST_CASE("entries: what is found in the cache is new to one that starts, and what comes back from the host resumes") {
   tessera_test::step_engine<iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>>
       e{small};
   e.submit_hashed(9, 1, 2, 2);
@@ -175,7 +175,7 @@ TEST_CASE("max_starts: so many start and no more; the first that is left out hea
   CHECK(p.decode.size() == 2);
   CHECK(e.why(c) == wait_reason::not_wanted);
   e.commit(p);
-  // One that outranks them displaces nobody then.
+  // A request that outranks them displaces none then.
   request& urgent = e.submit(40, 1, 1);
   p = e.plan({.max_starts = 0});
   CHECK(p.preempted.empty());
@@ -203,7 +203,7 @@ TEST_CASE("fits: what submit refuses as never fitting, and nothing else") {
   }
 }
 
-TEST_CASE("prefixes: of an answer whose blocks get hashes as they fill, the next turn finds what was computed") {
+TEST_CASE("prefixes: of an answer with blocks that get hashes as they fill, the next turn finds what was computed") {
   for (const bool appends : {false, true}) {
     cached_engine e{small};
     request& turn = e.submit_hashed(6, 7, 1, 1);
@@ -220,7 +220,7 @@ TEST_CASE("prefixes: of an answer whose blocks get hashes as they fill, the next
   }
 }
 
-TEST_CASE("forget_prefixes: nobody shares what was computed before; who runs goes on") {
+TEST_CASE("forget_prefixes: none shares what was computed before; running requests go on") {
   cached_engine e{small};
   e.submit_hashed(9, 1, 2, 2);
   e.run_out();
@@ -246,7 +246,7 @@ TEST_CASE("forget_prefixes: nobody shares what was computed before; who runs goe
   e.run_out();
 }
 
-TEST_CASE("forget_prefixes: who waits is looked at anew") {
+TEST_CASE("forget_prefixes: a waiting request is looked at anew") {
   // It would start only with what it shares; without that it lacks blocks, and is told so.
   cached_engine e{small};
   request& runs = e.submit_hashed(25, 20, 6, 6);
@@ -284,14 +284,14 @@ TEST_CASE("forget_prefixes: what was computed before is not found later, nor wha
   for (const request* r : {&half, &aside}) {
     for (const std::uint64_t hash : r->hashes) CHECK_FALSE(e.scheduler.store().knows(hash));
   }
-  // Whoever computes it anew can be found, a preempted one of them, too.
+  // A request that computes it anew can be found, also a preempted one.
   REQUIRE(e.scheduler.preempt(half) == status::ok);
   for (int i = 0; i != 4; ++i) e.step(chunks);
   for (const std::uint64_t hash : half.hashes) CHECK(e.scheduler.store().knows(hash));
   e.end_all();
 }
 
-TEST_CASE("forget_prefixes: one that is swapped out brings back what nobody else is to find") {
+TEST_CASE("forget_prefixes: one that is swapped out brings back what no other is to find") {
   using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
   tessera_test::step_engine<scheduler> e{
       {.blocks = 10, .block_size = 4_tok, .residents = 4, .host_blocks = 20, .max_length = 40_tok}};
@@ -328,7 +328,7 @@ TEST_CASE("twins: prompts that were computed side by side are both found, each a
   CHECK(published == 20);
 }
 
-TEST_CASE("future_peak: many who share a prefix run together as under a watermark") {
+TEST_CASE("future_peak: many that share a prefix run together as under a watermark") {
   const auto most = [](auto& e) {
     e.submit_hashed(8008, 1, 500, 500);
     e.run_out();

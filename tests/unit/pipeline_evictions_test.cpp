@@ -28,7 +28,7 @@ using tessera_test::bare_scheduler::small;
 
 }  // namespace
 
-TEST_CASE("nobody is evicted before it is certain that this is enough") {
+TEST_CASE("none is evicted before it is certain that this is enough") {
   std::deque<request> r;
   fixture<> f{small};
   const auto add = [&](std::int64_t prompt, int priority) -> request& {
@@ -134,7 +134,7 @@ TEST_CASE("a preempted request keeps its place: before all that came after it") 
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 }
 
-TEST_CASE("what a victim leaves over is not for those who rank behind it") {
+TEST_CASE("what a victim leaves over is not for those that rank behind it") {
   std::deque<request> r;
   fixture<> f{small};
   const auto add = [&](std::int64_t prompt) -> request& {

@@ -65,7 +65,7 @@ struct world {
 
 }  // namespace
 
-TEST_CASE("exclusive_blocks: shared with one, with two, and alone again, whoever goes first") {
+TEST_CASE("exclusive_blocks: shared with one, with two, and alone again, whichever goes first") {
   world w;
   w.take(0, 3);
   CHECK(w.own.of(0) == 3);

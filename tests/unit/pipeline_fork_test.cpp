@@ -43,8 +43,8 @@ struct device {
   void copy(std::vector<int>& to, std::vector<int>& from, kv::block_id a, kv::block_id b) const {
     std::copy_n(from.begin() + 4 * static_cast<std::ptrdiff_t>(a), 4, to.begin() + 4 * static_cast<std::ptrdiff_t>(b));
   }
-  /// Runs a plan: the copies in their order, for one may read what another wrote; then what goes out, then what comes
-  /// in; then each entry writes the KV of its tokens, and reads that of all before.
+  /// Runs a plan. The copies go in their order, because one may read what another wrote. Then comes what goes out, then
+  /// what comes in. Then each entry writes the KV of its tokens, and reads that of all before.
   void run(const typename Engine::plan_type& p) {
     for (const auto& c : p.copies) copy(slots, slots, c.from, c.to);
     for (const auto& t : p.swap_out) {
@@ -88,7 +88,7 @@ struct device {
 
 }  // namespace
 
-TEST_CASE("fork: one whose last block is yet to be copied cannot leave") {
+TEST_CASE("fork: one with its last block yet to be copied cannot leave") {
   using scheduler = iteration_scheduler<request, order::fcfs, preempt::recompute, admit::always, kv::prefix_cache>;
   for (const std::int64_t prompt : {6, 8}) {
     tessera_test::step_engine<scheduler> e{{.blocks = 20, .block_size = 4_tok, .residents = 4, .max_length = 80_tok}};
@@ -140,7 +140,7 @@ TEMPLATE_TEST_CASE("fork: shares the full blocks, and copies the one that is not
   CHECK(e.scheduler.device_blocks_held() == 4_blk);
   CHECK(e.scheduler.why(child) == wait_reason::not_planned);
 
-  auto p = e.plan({.max_batch = 1});  // whoever is in it
+  auto p = e.plan({.max_batch = 1});  // whichever request is in it
   REQUIRE(p.copies.size() == 1);
   CHECK(p.copies[0].from == mine[2]);
   CHECK(p.copies[0].to == its[2]);
@@ -192,7 +192,7 @@ TEST_CASE("fork: with full blocks alone there is nothing to copy, and no block i
   e.abandon(p);
 }
 
-TEST_CASE("fork: of a child whose copy has not been made yet") {
+TEST_CASE("fork: of a child with a copy that has not been made yet") {
   engine_of<kv::block_pool> e{small};
   request& parent = e.submit(9, 20);
   e.step();
@@ -280,8 +280,8 @@ TEST_CASE("fork: a child is displaced and comes back by itself, and counts what 
   CHECK(child.generated() == 40_tok);
 }
 
-TEMPLATE_TEST_CASE("fork: what a child shares with who stays does not become free with it, and nobody starts on that",
-                   "", kv::block_pool, kv::prefix_cache) {
+TEMPLATE_TEST_CASE("fork: what a child shares with one that stays does not become free with it; none starts on it", "",
+                   kv::block_pool, kv::prefix_cache) {
   engine_of<TestType> e{{.blocks = 12, .block_size = 4_tok, .residents = 8, .max_length = 48_tok}};
   request& parent = e.submit(17, 20, 9);
   e.step();
@@ -296,7 +296,7 @@ TEMPLATE_TEST_CASE("fork: what a child shares with who stays does not become fre
   CHECK(child.state().preemptions == 0);
 }
 
-TEMPLATE_TEST_CASE("fork: whoever forks, ends or is displaced, everybody reads what is his", "",
+TEMPLATE_TEST_CASE("fork: whichever forks, ends or is displaced, all read what is theirs", "",
                    (engine_of<kv::block_pool>), (engine_of<kv::prefix_cache>),
                    (engine_of<kv::prefix_cache, order::round_robin, preempt::swap>),
                    (engine_of<kv::block_pool, order::round_robin, preempt::swap>)) {

@@ -66,7 +66,7 @@ TEST_CASE("groups: a window frees its blocks behind itself, and a state is one b
   REQUIRE(s.submit(r, {}) == status::accepted);
   auto plan = step(s, {.token_budget = 20_tok});
   CHECK(plan[0].new_blocks == 5 + 5 + 3);
-  // Of 20 tokens the next looks at the last 9, and at the state after the last.
+  // With 20 tokens, the next one looks at the last 9, and at the state after the last.
   CHECK(s.blocks_held(r) == blocks{5 + 3 + 1});
   CHECK(s.tables().first_block(0, r.state().row) == 0);
   CHECK(s.tables().first_block(1, r.state().row) == 2);
@@ -172,7 +172,7 @@ TEST_CASE("groups: a model with a recurrent state has no drafts, one with window
   }
 }
 
-TEST_CASE("groups: a fork has a copy in each group whose last block is not full") {
+TEST_CASE("groups: a fork has a copy in each group with a last block that is not full") {
   auto storage = storage_for<scheduler>({{.blocks = 100, .residents = 2, .max_length = 200_tok}, layers});
   scheduler s{storage};
   request parent;
@@ -191,7 +191,7 @@ TEST_CASE("groups: a fork has a copy in each group whose last block is not full"
   CHECK(step(s, {}).copies.empty());
 }
 
-TEST_CASE("groups: who loses its blocks computes its KV anew, under a policy that swaps, too") {
+TEST_CASE("groups: a request that loses its blocks computes its KV anew, under a policy that swaps, too") {
   using swapping = iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv::groups<3>>;
   auto storage = storage_for<swapping>({{.blocks = 26, .residents = 2, .max_length = 60_tok}, layers});
   swapping s{storage};

@@ -338,7 +338,7 @@ TEST_CASE("update: a request goes to where its new priority belongs, with its KV
   };
   CHECK(served() == std::vector<const request*>{&r[0], &r[1]});
 
-  // Of those that wait, the last is first now; and it may displace a resident, the one that has become the last.
+  // The last of the waiting requests is first now. It may displace a resident, the one that has become the last.
   CHECK(f.scheduler.update(r[3], to(1)) == status::ok);
   CHECK(f.scheduler.waiting().front() == &r[3]);
   CHECK(f.scheduler.update(r[0], to(-1)) == status::ok);
@@ -354,7 +354,7 @@ TEST_CASE("update: a request goes to where its new priority belongs, with its KV
   REQUIRE(f.scheduler.resume(r[3]) == status::ok);
   CHECK(f.scheduler.residents().back() == &r[3]);
 
-  // Not while a plan is pending, and not who is not here.
+  // Not while a plan is pending, and not a request that is not here.
   const auto p = f.plan();
   CHECK(f.scheduler.update(r[1], to(7)) == status::busy);
   CHECK(r[1].priority == 0);

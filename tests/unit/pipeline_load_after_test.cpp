@@ -106,7 +106,7 @@ TEST_CASE("blocks in load that nothing in flight reads are written to at once", 
   }
 }
 
-TEST_CASE("who reads the blocks in load is told as if a plan that was abandoned had never been", "[pipeline]") {
+TEST_CASE("readers of the blocks in load are told as if a plan that was abandoned had never been", "[pipeline]") {
   taken_over e{0};
   e.abandon(e.plan());
   auto p = e.plan();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A prompt of more than 16,384 tokens leaves half of what it could take to the prompts behind it, and gets back what
+// A prompt of more than 16,384 tokens leaves half of what it could take to the prompts behind it. It gets back what
 // they leave over.
 
 #include <tessera/compose/due_first.hpp>
@@ -126,7 +126,7 @@ TEST_CASE("long prompts: backfilled requests take nothing from one") {
   using scheduler = fcfs<request, kv::block_pool, kv::csr_tables, gate::backfill>;
   engine_of<scheduler> e{{.blocks = 26'000, .residents = 8, .max_length = 450'000_tok}};
   e.submit(400'000, 1);
-  e.submit(20'000, 1);  // has no blocks, and is first in line
+  e.submit(20'000, 1);  // has no blocks, and is first in the queue
   e.submit(100, 1);     // could pass it
   for (int i = 0; i != 40; ++i) {
     const auto p = e.plan();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// KV slots for speculative tokens: where blocks are free and the budget lasts, at nobody's cost, and no longer than the
-// step.
+// KV slots for speculative tokens: where blocks are free and the budget lasts, at no request's cost, and no longer than
+// the step.
 
 #include <tessera/order/round_robin.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -52,7 +52,7 @@ TEST_CASE("lookahead: drafts that are never accepted cost nothing: no eviction, 
   }
 }
 
-TEST_CASE("lookahead: who comes next starts no later for it, and finds the blocks back") {
+TEST_CASE("lookahead: the next request starts no later for it, and finds the blocks back") {
   for (const std::int64_t lookahead : {0, 32}) {
     CAPTURE(lookahead);
     const step_limits limits{.max_batch = 8, .lookahead = tokens{lookahead}};
@@ -69,7 +69,7 @@ TEST_CASE("lookahead: who comes next starts no later for it, and finds the block
   }
 }
 
-TEST_CASE("lookahead: within the budget, after all who compute have had their turn; in the tables; not in `computed`") {
+TEST_CASE("lookahead: within the budget, after all that compute had their turn; in the tables; not in `computed`") {
   engine_of<> e{{.blocks = 64, .block_size = 4_tok, .residents = 8, .max_length = 200_tok}};
   for (int i = 0; i != 4; ++i) e.submit(8, 100);
   e.step({.max_batch = 8, .lookahead = 6_tok});
@@ -89,7 +89,7 @@ TEST_CASE("lookahead: within the budget, after all who compute have had their tu
   }
 }
 
-TEST_CASE("lookahead: no more than the request can still generate, and only for who samples") {
+TEST_CASE("lookahead: no more than the request can still generate, and only for one that samples") {
   engine_of<> e{{.blocks = 64, .block_size = 4_tok, .residents = 8, .max_length = 60_tok}};
   request& three = e.submit(8, 3);
   request& long_one = e.submit(30, 0);
@@ -137,7 +137,7 @@ TEST_CASE("lookahead: what was produced keeps its blocks, the rest is given back
   }
 }
 
-TEST_CASE("lookahead: an engine whose tables only grow keeps the blocks, and is told of each once") {
+TEST_CASE("lookahead: an engine with tables that only grow keeps the blocks, and is told of each once") {
   for (const std::size_t in_flight : {1U, 2U}) {
     CAPTURE(in_flight);
     engine_of<> e{

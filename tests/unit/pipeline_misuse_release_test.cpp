@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What unchecked builds do where checked ones assert: nothing is read past an end, no request is taken twice, no plan
-// is settled that is not pending. This file is compiled without checks whatever the rest is; the inline namespace keeps
-// the two apart.
+// What unchecked builds do where checked ones assert. Nothing is read past an end, no request is taken twice, and no
+// plan is settled that is not pending. This file is compiled without checks whatever the rest is; the inline namespace
+// keeps the two apart.
 
 #undef TESSERA_CHECKED
 #define TESSERA_CHECKED 0
@@ -170,7 +170,7 @@ TEST_CASE("unchecked: of several plans in flight, only the oldest is committed a
   CHECK(scheduler.cancel(r) == status::ok);
 }
 
-TEST_CASE("unchecked: who is in a queue of one's own is busy") {
+TEST_CASE("unchecked: a request in a queue of one's own is busy") {
   fixture f;
   fcfs_queue<request> mine;
   mine.push(f.r[0], time_point{});

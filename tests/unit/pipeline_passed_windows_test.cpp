@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Prefixes of models whose layers differ, when memory is short: what a window has passed must not drive out what the
+// Prefixes of models with different layers, when memory is short. What a window has passed must not drive out what the
 // next turn of a session needs.
 
 #include <tessera/compose/fcfs.hpp>
@@ -85,7 +85,7 @@ struct one_by_one {
   time_point now{};
 };
 
-/// What two sessions in turn must find, told from sizes alone: a prefix is there or not, the one that was used last
+/// What two sessions in turn must find, told from sizes alone. A prefix is there or not, the one that was used last
 /// goes last, and what windows have passed counts for nothing.
 struct sizes_alone {
   static constexpr std::int64_t kept = 8192 / block + window / block;  // of a session that has ended

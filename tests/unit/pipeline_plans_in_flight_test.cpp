@@ -48,7 +48,7 @@ TEST_CASE("plans in flight: the next plan goes on where those before it will hav
   CHECK(r.state().length == 8_tok);
   const auto third = e.plan();
   REQUIRE(third.decode.size() == 1);
-  CHECK(third[0].first == 8_tok);  // a token that nobody knows yet
+  CHECK(third[0].first == 8_tok);  // a token that is not known yet
   CHECK(third[0].samples);
   CHECK(third[0].new_blocks == 1);
   e.commit(second);
@@ -62,7 +62,7 @@ TEST_CASE("plans in flight: the next plan goes on where those before it will hav
   CHECK(r.state().expected == 0);
 }
 
-TEST_CASE("plans in flight: who was never planned is in none of them, however many there were") {
+TEST_CASE("plans in flight: a request that was never planned is in none of them, however many there were") {
   engine_of<> e{two};
   e.submit(8, 10);
   std::deque<request*> waiting;

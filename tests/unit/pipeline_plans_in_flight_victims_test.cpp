@@ -69,7 +69,7 @@ TEST_CASE("plans in flight: a victim waits until it is known where it goes on; a
     CHECK(e.scheduler.host_blocks_held() == blocks{ends ? 0 : 3});
     CHECK(is_live(low.state().life) != ends);
   }
-  // Planned at once, it would have to begin with a token that nobody knows.
+  // Planned at once, it would have to begin with an unknown token.
   scheduler_limits l = with_blocks(6);
   l.plans_in_flight = 3;
   engine_of<> e{l};

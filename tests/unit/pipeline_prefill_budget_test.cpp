@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A budget for prefill beside decode, in tokens, and how many tokens a time is. Random sequences are in tests/property.
+// A budget for prefill next to decode, in tokens, and how many tokens a time is. Random sequences are in
+// tests/property.
 
 #include <tessera/cost/prefill_budget.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -41,7 +42,7 @@ struct fixture {
 
 }  // namespace
 
-TEST_CASE("prefill_budget: prompts share it, and those who decode are not held up") {
+TEST_CASE("prefill_budget: prompts share it, and decoding requests are not held up") {
   fixture f;
   request_hook& a = f.submit(10);
   f.commit(f.plan(0_tok));
@@ -64,7 +65,7 @@ TEST_CASE("prefill_budget: prompts share it, and those who decode are not held u
   f.commit(p);
 }
 
-TEST_CASE("prefill_budget: a resident whose prompt goes on later lets those behind it decode") {
+TEST_CASE("prefill_budget: a resident with a prompt that goes on later lets those behind it decode") {
   fixture f;
   request_hook& a = f.submit(40);
   request_hook& b = f.submit(40);

@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
-// What a scheduler does with a prefix cache: answers are found like prompts, requests say what is to be kept, a router
-// hears what is there, and hashes may have 128 bits.
+// What a scheduler does with a prefix cache. Answers are found like prompts, and requests say what is to be kept. A
+// router hears what is there, and hashes may have 128 bits.
 
 namespace {
 
@@ -49,7 +49,7 @@ struct turn : request_hook {
   }
 };
 
-/// Runs a turn with so many plans in flight. Returns how many tokens of its prompt were not computed.
+/// Runs a turn with `in_flight` plans in flight. Returns how many tokens of its prompt were not computed.
 template <class Scheduler>
 tokens found_of(Scheduler& scheduler, turn& r, std::int64_t prompt, std::int64_t generates, std::size_t in_flight,
                 std::size_t* preempt_after = nullptr) {
@@ -140,7 +140,7 @@ struct session_request : prompt_request<> {
   std::uint32_t session = 0;
 };
 
-TEST_CASE("who floods the cache evicts his own") {
+TEST_CASE("a session that floods the cache evicts its own") {
   using cache = kv::basic_prefix_cache<kv::by_session<4>>;
   step_engine<scheduler_with<cache, session_request>> e{{.blocks = 16, .block_size = 16_tok, .residents = 4}};
   const auto run = [&](std::size_t blocks, std::uint64_t own, std::uint32_t session) {
@@ -206,7 +206,7 @@ struct wide_request : request_hook {
   [[nodiscard]] std::span<const kv::hash128> prefix_hashes() const noexcept { return hashes; }
 };
 
-TEST_CASE("prompts whose hashes agree in 64 bits share nothing where they have 128") {
+TEST_CASE("prompts with hashes that agree in 64 bits share nothing where they have 128") {
   using cache = kv::basic_prefix_cache<kv::lru, kv::nobody_hears, kv::hash128>;
   step_engine<scheduler_with<cache, wide_request>> e{{.blocks = 20, .block_size = 16_tok, .residents = 4}};
   const auto run = [&](std::uint64_t high) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Prompts that begin alike and come together: what they share is computed once, and nobody waits longer for that than
-// it takes.
+// Prompts that begin alike and come together: what they share is computed once, and no request waits longer for that
+// than it takes.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/adapter_slots.hpp>
@@ -207,7 +207,7 @@ TEST_CASE("one that waits for a prefix goes on when its leader is gone", "[pipel
   if (how == 4) CHECK(e.scheduler.ready(leader) == status::ok);
 }
 
-TEST_CASE("a plan that is abandoned leaves no trace of who waited for a prefix", "[pipeline]") {
+TEST_CASE("a plan that is abandoned leaves no trace of requests that waited for a prefix", "[pipeline]") {
   engine a{roomy, all_start};
   engine b{roomy, all_start};
   for (engine* e : {&a, &b}) {
@@ -270,7 +270,7 @@ TEST_CASE("a class that is held for a prefix leaves the turn to other deferred c
   CHECK(other.generated() == 1_tok);
 }
 
-TEST_CASE("prefixes that have been forgotten lead nobody", "[pipeline]") {
+TEST_CASE("prefixes that have been forgotten lead none", "[pipeline]") {
   engine e{roomy, all_start};
   e.submit_hashed(4096, 0, 256, 256);
   e.step({.token_budget = 1024_tok});

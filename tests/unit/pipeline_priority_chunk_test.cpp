@@ -25,7 +25,7 @@ template <class Scheduler>
 using engine_of = tessera_test::step_engine<Scheduler>;
 constexpr scheduler_limits many{.blocks = 40'000, .residents = 256, .max_length = 32'768_tok};
 
-/// Steps until a prompt of 4,000 tokens has its first token beside 255 decodes of priority 0.
+/// Steps until a prompt of 4,000 tokens has its first token next to 255 decodes of priority 0.
 template <class Scheduler>
 std::size_t steps_to_first_token(std::int64_t budget, int priority, std::size_t most) {
   engine_of<Scheduler> e{many};
@@ -91,8 +91,8 @@ TEST_CASE("chunks: a token is left to each that a scan counts, over random prior
       e.commit(p);
       continue;
     }
-    // What had been planned when its turn came: all of higher or equal priority that were there before it, except those
-    // that wait again and rank behind it.
+    // What had been planned when its turn came: all of higher or equal priority that were there before it. Requests
+    // that wait again and rank behind it are left out.
     std::int64_t before = 0;
     std::int64_t owed = 0;
     for (const request* r : e.scheduler.residents()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Who loses its KV and must begin anew is not made to do so twice for nothing: from its start on it keeps its blocks
-// until it has sampled a token.
+// A request that loses its KV and must begin anew is not made to do so twice for nothing. From its start on it keeps
+// its blocks until it has sampled a token.
 
 #include <tessera/gate/backfill.hpp>
 #include <tessera/order/round_robin.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("progress: a long prompt gets through although more urgent ones displa
   CHECK(step <= 200);
 }
 
-TEST_CASE("progress: who has begun anew is before everybody, whatever the priority, until its next token") {
+TEST_CASE("progress: a request that has begun anew is before all others, whatever the priority, until its next token") {
   engine_of<order::fcfs> e{{.blocks = 20, .block_size = 4_tok, .residents = 8, .max_length = 80_tok}};
   request& low = e.submit(40, 20);
   e.step({.token_budget = 10_tok});
@@ -62,7 +62,7 @@ TEST_CASE("progress: who has begun anew is before everybody, whatever the priori
   REQUIRE(low.state().life == lifecycle::resident);
   CHECK(low.state().computed == 10_tok);
   CHECK(e.scheduler.blocks_held(low) == blocks_for(low.state().length, 4_tok));
-  // Nobody displaces it now,
+  // No request displaces it now,
   request& urgent = e.submit(60, 2, 7);
   e.step(limits);
   CHECK(e.why(urgent) == wait_reason::no_blocks);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What a request costs that waits and cannot start, in calls of the block store: next to nothing, whatever the number
-// of blocks of its prefix, of those who share them, and of blocks that others publish meanwhile.
+// What a waiting request that cannot start costs, in calls of the block store. It is next to nothing, however many
+// blocks its prefix has, how many requests share them, and how many blocks others publish meanwhile.
 
 #include <tessera/gate/backfill.hpp>
 #include <tessera/kv/csr_tables.hpp>
@@ -150,8 +150,8 @@ traffic behind_a_prefix(bool with_candidate, std::size_t prefix) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("who cannot start although 200 sharers rank behind has nobody evicted in vain, step after step", "",
-                   preempt::swap, preempt::recompute) {
+TEMPLATE_TEST_CASE("a request that cannot start although 200 sharers rank behind evicts none in vain, step after step",
+                   "", preempt::swap, preempt::recompute) {
   const traffic without = among_sharers<TestType>(false);
   const traffic with = among_sharers<TestType>(true);
   CHECK(with.matched == without.matched);
@@ -162,7 +162,7 @@ TEMPLATE_TEST_CASE("who cannot start although 200 sharers rank behind has nobody
   CHECK(with.asked <= without.asked + 100 * 4);
 }
 
-TEST_CASE("the prefix of who cannot start is not matched again because others publish theirs") {
+TEST_CASE("the prefix of a request that cannot start is not matched again because others publish theirs") {
   for (const std::size_t prefix : {2048U, 8192U}) {
     CAPTURE(prefix);
     const traffic without = behind_a_prefix(false, prefix);
@@ -176,8 +176,8 @@ TEST_CASE("the prefix of who cannot start is not matched again because others pu
   }
 }
 
-TEST_CASE("what is published of the prefix of who cannot start is looked up once, and seldom matched") {
-  // The one who computes has the candidate's own prefix: it becomes known block by block.
+TEST_CASE("what is published of the prefix of a request that cannot start is looked up once, and seldom matched") {
+  // The computing request has the candidate's own prefix: it becomes known block by block.
   constexpr step_limits limits{.max_batch = 8, .token_budget = 8192_tok, .max_chunk = 512_tok};
   engine_of<preempt::recompute> e{{.blocks = 9000, .block_size = 16_tok, .residents = 8, .max_length = 144'000_tok}};
   e.submit_hashed(4000 * 16 + 4, 200, 4000, 4000);
@@ -206,7 +206,7 @@ TEST_CASE("residents that all lack a block are tried once in a plan, not each") 
     for (std::size_t i = 1; i != forks; ++i) {
       REQUIRE(e.scheduler.fork(parent, e.add(blocks * 16, 17)) == status::ok);
     }
-    // One block is free, each lacks one, and whoever is evicted gives back nothing that the others do not have as well.
+    // One block is free, each lacks one. An evicted request gives back nothing that the others do not have as well.
     for (int i = 0; i != 5; ++i) {
       seen = {};
       const auto p = e.plan();
@@ -219,7 +219,7 @@ TEST_CASE("residents that all lack a block are tried once in a plan, not each") 
   }
 }
 
-TEST_CASE("prefixes of those who may not pass the first are not matched in every plan") {
+TEST_CASE("prefixes of requests that may not pass the first are not matched in every plan") {
   using scheduler = iteration_scheduler<request, order::fcfs, preempt::recompute, admit::watermark, counting_store,
                                         kv::csr_tables, gate::backfill>;
   constexpr std::size_t k = 500;
@@ -229,7 +229,7 @@ TEST_CASE("prefixes of those who may not pass the first are not matched in every
   const step_limits all{.token_budget = tokens{1 << 30}};
   e.submit_hashed(k * 16, 10'000, k, k, 5);
   e.step(all);
-  e.submit_hashed((2 * k - k / 20) * 16, 1, 0, 0);  // the first who waits
+  e.submit_hashed((2 * k - k / 20) * 16, 1, 0, 0);  // the first in the queue
   for (int i = 0; i != 32; ++i) e.submit_hashed((k + k / 10 * 9) * 16, 100, k + k / 10 * 9, k);
   e.step(all);
   seen = {};
@@ -238,7 +238,7 @@ TEST_CASE("prefixes of those who may not pass the first are not matched in every
   CHECK(seen.matched == 0);
 }
 
-TEST_CASE("who is held back is not matched again because somebody starts before it in the plan") {
+TEST_CASE("a held back request is not matched again because another starts before it in the plan") {
   constexpr std::size_t k = 500;
   engine_of<preempt::recompute> e{
       {.blocks = 2 * k + 400, .block_size = 16_tok, .residents = 64, .max_length = 16_tok * (2 * k + 400)},

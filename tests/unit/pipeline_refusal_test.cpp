@@ -114,9 +114,9 @@ TEST_CASE("a head of line that is held back starts as soon as more of its prefix
 }
 
 TEST_CASE("a head of line that is held back starts as soon as another holds enough of its prefix") {
-  // 100 blocks, 25 to stay free. 10 blocks are cached and nobody's. `a` holds 12, `b` 9, and the head wants 60 with
-  // those 10 in front. An urgent request takes the 10 and one more. When `a` has gone, 80 are free and the head
-  // lacks 50.
+  // 100 blocks, 25 to stay free. 10 blocks are cached and in no request's table. `a` holds 12, `b` 9, and the head
+  // wants 60 with those 10 in front. An urgent request takes the 10 and one more. When `a` has gone, 80 are free and
+  // the head lacks 50.
   for (const int when : {0, 1, 2}) {
     CAPTURE(when);
     auto storage = storage_for<scheduler_type>({.blocks = 100, .residents = 8});
@@ -185,7 +185,7 @@ TEST_CASE("polling with plans that are abandoned does not match the prefix each 
   for (request& x : r) static_cast<void>(s.cancel(x));
 }
 
-TEST_CASE("an instance is never smaller than what is free on it, whoever is suspended") {
+TEST_CASE("an instance is never smaller than what is free on it, whichever is suspended") {
   // Three that are suspended share a prompt of 60 blocks of 100.
   using future = iteration_scheduler<request, order::fcfs, preempt::swap, admit::future_peak, kv::prefix_cache>;
   auto storage = storage_for<future>({.blocks = 100, .residents = 8});
@@ -215,10 +215,10 @@ TEST_CASE("an instance is never smaller than what is free on it, whoever is susp
   for (request& x : r) static_cast<void>(s.cancel(x));
 }
 
-TEST_CASE("who may displace somebody does so as soon as that is enough, whoever has started ahead of him") {
-  // `calm` answers, and its reader has plenty. `prompt` may not displace it, and starts beside it. `reasons` is due
-  // later than `prompt`, may displace `calm`, and needs more than is free with `prompt` there. Who stands before whom
-  // among the residents changes when `prompt` starts.
+TEST_CASE("a request that may displace another does so as soon as that is enough, whatever has started ahead of it") {
+  // `calm` answers, and its reader has plenty. `prompt` may not displace it, and starts next to it. `reasons` is due
+  // later than `prompt`, may displace `calm`, and needs more than is free with `prompt` there. The order among the
+  // residents changes when `prompt` starts.
   struct read_request : due_first_request {
     token_pacer pacer{};
     tokens expected_output{};

@@ -57,7 +57,7 @@ TEST_CASE("residents stay sorted, whatever comes and goes") {
   CHECK_FALSE(residents.contains(all[0]));
 }
 
-TEST_CASE("residents age: whose time has come is boosted, once, and the set stays sorted") {
+TEST_CASE("residents age: each is boosted when its time has come, once, and the set stays sorted") {
   using aged_set = detail::resident_set<request, order::ranked<>>;
   std::vector<std::byte> memory(aged_set::required_bytes(32) + 64);
   arena a{memory};
@@ -222,7 +222,7 @@ TEST_CASE("residents: many come, go and change their places at once, as one by o
   }
 }
 
-TEST_CASE("residents: whoever stood before the bookmark does until he goes or moves, and who comes among them, too") {
+TEST_CASE("residents: all before the bookmark stay there until they go or move, and those that come among them, too") {
   for (unsigned seed = 1; seed != 20; ++seed) {
     two_sets s{40};
     std::mt19937 random{seed};
@@ -265,7 +265,7 @@ TEST_CASE("residents: whoever stood before the bookmark does until he goes or mo
         std::erase(front, &r);
       }
       s.check();
-      // Nobody who stood there has got behind it, and whoever stands before one of them is counted in.
+      // No request in front of the mark has got behind it, and each that is before one of them is counted in.
       const std::size_t mark = s.residents.bookmark();
       REQUIRE(mark <= s.residents.size());
       for (const request* r : front) {

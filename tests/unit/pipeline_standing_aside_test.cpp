@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Requests that stand aside with their place kept, KV that is on its way, blocks that are copied out after their
-// request has left, and the deadlines of all three. Random sequences of these are in tests/property.
+// Parked requests with their place kept, KV that is on its way, and blocks that are copied out after their request has
+// left. Also the deadlines of all three. Random sequences of these are in tests/property.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -56,7 +56,7 @@ constexpr scheduler_limits small{.requests = 8, .blocks = 8, .block_size = 4_tok
 
 }  // namespace
 
-TEST_CASE("park: who waits holds nobody up, and comes back to its place") {
+TEST_CASE("park: a parked request holds none up, and comes back to its place") {
   std::deque<request> r{make(4), make(4), make(4)};
   fixture<> f{small};
   for (request& x : r) f.submit(x);
@@ -79,7 +79,7 @@ TEST_CASE("park: who waits holds nobody up, and comes back to its place") {
   CHECK(f.scheduler.idle());
 }
 
-TEST_CASE("park: who is parked while a plan is open, and then leaves, is forgotten when that plan is abandoned, too") {
+TEST_CASE("park: a request that is parked during an open plan, and then leaves, is forgotten when that is abandoned") {
   // A refused request is watched: what is published may be its prefix.
   std::deque<request> r{make(20, 4)};
   r[0].hashes = {1, 2, 3, 4, 5};
@@ -97,7 +97,7 @@ TEST_CASE("park: who is parked while a plan is open, and then leaves, is forgott
   REQUIRE(f.scheduler.abandon(open) == status::ok);
   REQUIRE(f.scheduler.cancel(*refused) == status::ok);
   refused.reset();
-  for (int i = 0; i != 4; ++i) f.commit(plan());  // publishes; under AddressSanitizer nobody looks at who is gone
+  for (int i = 0; i != 4; ++i) f.commit(plan());  // publishes; AddressSanitizer sees a look at `refused`
   CHECK(r[0].generated() > tokens{});
   CHECK(f.scheduler.cancel(r[0]) == status::ok);
   CHECK(f.scheduler.idle());
@@ -168,7 +168,7 @@ TEST_CASE("park: no room for a deadline, and none needed without one") {
   for (request& x : r) CHECK(f.scheduler.cancel(x) == status::ok);
 }
 
-TEST_CASE("loading: blocks are held, nobody computes on them, and what has not come is computed") {
+TEST_CASE("loading: blocks are held, nothing is computed on them, and what has not come is computed") {
   for (const std::int64_t came : {8, 5, 0}) {
     CAPTURE(came);
     std::deque<request> r{make(12), make(4)};
@@ -207,7 +207,7 @@ TEST_CASE("loading: blocks are held, nobody computes on them, and what has not c
   }
 }
 
-TEST_CASE("loading: whoever begins alike finds what has come, before its own request has gone on") {
+TEST_CASE("loading: a request that begins alike finds what has come, before its own request has gone on") {
   std::deque<request> r{make(12), make(12)};
   for (request& x : r) x.hashes = {1, 2, 3};
   fixture<kv::prefix_cache> f{small};
@@ -280,7 +280,7 @@ TEST_CASE("loading: what is cached is not loaded") {
   CHECK(f.scheduler.idle());
 }
 
-TEST_CASE("loading: one that is cancelled goes when nobody writes to its blocks any more") {
+TEST_CASE("loading: one that is cancelled goes when its blocks are not written to any more") {
   for (const bool is_lost : {false, true}) {
     std::deque<request> r{make(12)};
     fixture<> f{small};
@@ -347,7 +347,7 @@ TEST_CASE("draining: blocks are not handed out before the copy is done, or late"
   }
 }
 
-TEST_CASE("start_by: the plan tells who waits still, once") {
+TEST_CASE("start_by: the plan tells which still wait, once") {
   std::deque<request> r{make(4), make(4), make(4)};
   fixture<> f{small};
   for (request& x : r) {

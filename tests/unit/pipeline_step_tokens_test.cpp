@@ -156,7 +156,7 @@ TEST_CASE("lookahead: slots for speculative tokens where blocks are free, never 
   CHECK(g.scheduler.cancel(last) == status::ok);
 }
 
-TEST_CASE("one that has outgrown the limits is told, keeps nobody from starting, and is never started again") {
+TEST_CASE("one that has outgrown the limits is told, keeps none from starting, and is never started again") {
   std::deque<request> r;
   scheduler_limits l = small;
   l.max_length = 16_tok;
@@ -190,7 +190,7 @@ TEST_CASE("one that has outgrown the limits is told, keeps nobody from starting,
   CHECK(f.scheduler.host_blocks_held() == 0_blk);
 }
 
-TEST_CASE("a prompt whose front is cached starts behind it, and computes at least one token") {
+TEST_CASE("a prompt with a cached front starts behind it, and computes at least one token") {
   using cached = fixture<order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;
   cached f{small};
   std::deque<request> r;

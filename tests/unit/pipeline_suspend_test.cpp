@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// A request that stands aside with its blocks, and one that goes on elsewhere. Random sequences of both are in
+// A suspended request with its blocks, and one that goes on elsewhere. Random sequences of both are in
 // tests/property.
 
 #include <tessera/admit/future_peak.hpp>
@@ -57,7 +57,7 @@ constexpr scheduler_limits small{.requests = 8, .blocks = 8, .block_size = 4_tok
 
 }  // namespace
 
-TEST_CASE("suspend: no plan has it, nobody takes its blocks, and it goes on where it was") {
+TEST_CASE("suspend: no plan has it, none takes its blocks, and it goes on where it was") {
   std::deque<request> r{make(12), make(30, 0, 1)};
   fixture<> f{small};
   REQUIRE(f.submit(r[0]) == status::accepted);
@@ -206,8 +206,8 @@ TEST_CASE("suspend: its row is taken, and admission counts without its blocks") 
   f.abandon(p);
   for (request& x : r) static_cast<void>(f.scheduler.cancel(x));
 
-  // 32 tokens in all. One holds 3 blocks and stands aside; in the 20 that are left the two others are too many, by the
-  // estimate 23, and they are not when it has gone.
+  // There are 32 tokens in all. One request holds 3 blocks and is parked. In the 20 that are left the two others are
+  // too many, by the estimate 23, and they are not when it has gone.
   std::deque<request> s{make(9, 1), make(2, 2), make(8, 2)};
   fixture<admit::future_peak> g{small};
   REQUIRE(g.submit(s[0]) == status::accepted);
@@ -326,7 +326,7 @@ TEST_CASE("adopt refuses a progress that no request can have") {
   CHECK(f.scheduler.cancel(r) == status::ok);
 }
 
-TEST_CASE("suspend: who resumes after a plan was made without it is not planned yet") {
+TEST_CASE("suspend: a request that resumes after a plan was made without it is not planned yet") {
   std::deque<request> r{make(4), make(4)};
   fixture<> f{small};
   for (request& x : r) REQUIRE(f.submit(x) == status::accepted);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Swapping where prompts share prefixes: only what nobody else holds is copied, and who comes back uses the cache like
-// anybody else.
+// Swapping where prompts share prefixes: only what no other request holds is copied. A request that comes back uses the
+// cache like any other.
 
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -109,7 +109,7 @@ TEST_CASE("swap: where what it left to others is gone, its copy is of no use, an
   while (second.state().preemptions == 0) e.step();
   REQUIRE(e.scheduler.host_blocks_held() > 0_blk);
   const tokens length = second.state().length;
-  // Somebody needs all the memory for a while: the prefix is forgotten.
+  // Another request needs all the memory for a while: the prefix is forgotten.
   REQUIRE(e.scheduler.cancel(first) == status::ok);
   e.submit(48, 1, 1);
   e.step();
@@ -144,7 +144,7 @@ TEST_CASE("swap: of a prefix that is gone in part, what is there is used") {
 }
 
 TEST_CASE("swap: what is cached by then, and was its own, is not copied back") {
-  // `second` is swapped out with blocks of its prompt that nobody else had. A third with the same prompt computes them.
+  // `second` is swapped out with blocks of its prompt that no other had. A third with the same prompt computes them.
   engine e{{.blocks = 16, .block_size = 4_tok, .residents = 4, .host_blocks = 16}};
   request& second = e.submit_hashed(25, 40, 6, 6);
   e.step();

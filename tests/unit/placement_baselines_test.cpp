@@ -43,7 +43,7 @@ TEST_CASE("round_robin placement: instances come and go") {
   placement::round_robin next{.next = 4};
   CHECK(next(std::vector<int>(5)) == 4);
   CHECK(next(std::vector<int>(6)) == 5);  // a new one has its turn at once
-  CHECK(next(std::vector<int>(3)) == 0);  // the one whose turn it was is gone
+  CHECK(next(std::vector<int>(3)) == 0);  // the one that had its turn is gone
   CHECK(next(std::vector<int>(1)) == 0);
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("join_shortest_queue: the fewest requests, then in turn; as by sorting
   }
 }
 
-TEST_CASE("turn: equals are chosen each as often as the others, whoever else there is") {
+TEST_CASE("turn: equals are chosen each as often as the others, whatever else there is") {
   placement::join_shortest_queue shortest;
   tessera_test::check_in_turn({0, 1, 2}, 3, [&] { return shortest(std::vector<queue_view>(3)); });
   // Not those that follow a busy one more often, as if the look began one further each time.
@@ -74,9 +74,9 @@ TEST_CASE("turn: equals are chosen each as often as the others, whoever else the
   tessera_test::check_in_turn({0, 4, 5}, gaps.size(), [&] { return shortest(gaps); });
   CHECK(shortest(std::vector<queue_view>{}) == nowhere);
   const placement::turn before = shortest.ties;
-  CHECK(shortest(std::vector<queue_view>{}) == nowhere);  // nobody had a turn
+  CHECK(shortest(std::vector<queue_view>{}) == nowhere);  // none had a turn
   CHECK(shortest.ties.next == before.next);
-  CHECK(shortest(std::vector<queue_view>(1)) == 0);  // those whose turn it was are gone
+  CHECK(shortest(std::vector<queue_view>(1)) == 0);  // those that had their turn are gone
   placement::turn within{.next = 9};
   const auto alike = [](std::size_t) { return 7; };
   CHECK(within.least(3, 6, alike) == 3);
@@ -161,7 +161,7 @@ TEST_CASE("migrate_when_tight: as the rule word for word, on random clusters") {
     const std::size_t to = policy(all, current, grows, moves);
     REQUIRE(to == when_tight(all, current, grows, moves, headroom, turn));
     moved += to != current ? 1U : 0U;
-    // Whoever moves leaves its new instance with no more than its old one had.
+    // A request that moves leaves its new instance with no more than its old one had.
     if (to != current) CHECK(all[to].kv_held + moves < all[current].kv_held);
   }
   CHECK(moved > 1000);

@@ -96,7 +96,7 @@ TEST_CASE("fill_to_level: blocks and budgets are filled as requests are") {
   CHECK(by_time(huge) < 2);
 }
 
-TEST_CASE("fill_to_level: whose load is no number is chosen only where nobody's is one") {
+TEST_CASE("fill_to_level: a load that is no number is chosen only where none is one") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   fill_to_level<by_phi> policy{.expected = 0.1, .one = 0.1};
   for (int k = 0; k != 20; ++k) {

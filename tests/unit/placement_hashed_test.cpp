@@ -61,7 +61,7 @@ TEST_CASE("bounded_hashing: a key stays where it was, and each instance has its 
   CHECK(dual_map{}(std::vector<view>{}) == nowhere);
 }
 
-TEST_CASE("bounded_hashing: nobody has more than the bound, and it is the key's own order that is gone down",
+TEST_CASE("bounded_hashing: none has more than the bound, and it is the key's own order that is gone down",
           "[placement]") {
   std::mt19937_64 random{2};
   std::size_t refused = 0;
@@ -99,7 +99,7 @@ TEST_CASE("dual_map: of its two instances the one that has the prefix, until its
   for (int round = 0; round != 20'000; ++round) {
     const std::uint64_t key = random();
     std::vector<view> all = cluster(2 + random() % 7, key);
-    // Who the two are, from idle instances that have nothing cached: the second gets what the first is too busy for.
+    // Which two they are, from idle instances that have nothing cached: the second gets what the first is too busy for.
     for (view& v : all) v.new_prefill_tokens = tokens{100};
     const dual_map policy{.prompts = tokens{1000}, .block_size = tokens{16}};
     const std::size_t a = policy(all);

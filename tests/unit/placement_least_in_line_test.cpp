@@ -22,8 +22,7 @@ struct view {
   double line = 0;
 };
 
-TEST_CASE("least_in_line: whom nobody that may be chosen has less in line than, in turn; else as highest_phi",
-          "[placement]") {
+TEST_CASE("least_in_line: the least in line of those that may be chosen, in turn; else as highest_phi", "[placement]") {
   std::mt19937 random{3};
   placement::least_in_line chooses;
   placement::highest_phi plain;
@@ -53,20 +52,20 @@ TEST_CASE("least_in_line: whom nobody that may be chosen has less in line than, 
     REQUIRE(may(views[at]));
     for (std::size_t k = 0; k != views.size(); ++k) {
       if (!may(views[k]) || k == at) continue;
-      // In turn: who comes before it, from `from` on, has more.
+      // In turn: an instance that comes before it, from `from` on, has more.
       const auto place = [&](std::size_t i) { return (i + views.size() - from) % views.size(); };
       REQUIRE((place(k) < place(at) ? views[k].line > views[at].line : views[k].line >= views[at].line));
     }
   }
 }
 
-TEST_CASE("least_in_line: nowhere of nobody; who is no number is chosen if nobody else is there", "[placement]") {
+TEST_CASE("least_in_line: nowhere of none; what is no number is chosen if no other is there", "[placement]") {
   placement::least_in_line chooses;
   CHECK(chooses(std::vector<view>{}) == placement::nowhere);
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
   CHECK(chooses(std::array{view{.phi = none}}) == 0);
   CHECK(chooses(std::array{view{.phi = none, .error = 9}, view{.phi = 0.9, .line = 5}}) == 1);
-  // Without anything in line and with enough of everything, all in turn.
+  // Without any backlog and with enough of everything, all in turn.
   std::array<std::size_t, 3> times{};
   for (int i = 0; i != 30; ++i) {
     ++times[chooses(std::array{view{.phi = 1}, view{.phi = 0.9, .error = 0.1}, view{.phi = 1}})];
@@ -74,7 +73,7 @@ TEST_CASE("least_in_line: nowhere of nobody; who is no number is chosen if nobod
   CHECK(times == std::array<std::size_t, 3>{10, 10, 10});
 }
 
-TEST_CASE("least_in_line: who has ample room is nobody's second for having a little less", "[placement]") {
+TEST_CASE("least_in_line: an instance with ample room is second to none for having a little less", "[placement]") {
   placement::least_in_line chooses;
   const auto first_of = [&](double phi) {
     std::size_t times = 0;

@@ -93,7 +93,7 @@ TEST_CASE("least_kv and least_load: as by sorting, over any range, without alloc
   }
 }
 
-TEST_CASE("least_load: sees who waits, where least_kv herds") {
+TEST_CASE("least_load: sees waiting requests, where least_kv herds") {
   // Both are full. One has a queue; the other's has just freed a block less.
   std::vector<view> full{{.kv_held = blocks{100}, .requests = 90, .waiting_blocks = blocks{400}},
                          {.kv_held = blocks{101}, .requests = 10}};

@@ -35,7 +35,7 @@ TEST_CASE("power_of_two: two different instances, the one with fewer requests, a
   std::vector<int> chosen(5);
   for (int k = 0; k != 20'000; ++k) ++chosen.at(policy(five));
   CHECK(chosen[4] == 0);  // the fullest is never the emptier of two
-  // Of the 10 pairs, 4 have instance 0, 3 more instance 1, and so on.
+  // 4 of the 10 pairs have instance 0, 3 more instance 1, and so on.
   for (std::size_t i = 0; i != 4; ++i) {
     CHECK(std::abs(chosen[i] - 2000 * (4 - static_cast<int>(i))) < 300);
   }
@@ -46,7 +46,7 @@ TEST_CASE("power_of_two: two different instances, the one with fewer requests, a
   CHECK(differ.size() == 2);
 }
 
-TEST_CASE("migrate_to_headroom: only from who is short, only for a gain, to the freest with it") {
+TEST_CASE("migrate_to_headroom: only from one that is short, only for a gain, to the freest with it") {
   const migrate_to_headroom policy{.below = 0.2, .gain = 0.1};
   const auto goes = [&](const std::vector<view>& v, blocks size) {
     return migrate_to_headroom{policy}(v, 0, 1_blk, size);

@@ -172,8 +172,8 @@ TEST_CASE("pascal placement: nowhere among none") {
 }
 
 TEST_CASE("pascal placement: figure 7: the request stays on instance 0, which has memory, for instance 2 has none") {
-  // Four blocks of memory each. Instance 2 has no reasoning request and all of its memory is taken by answers; instance
-  // 0, where a request ends its reasoning, has two blocks left.
+  // Each has four blocks of memory. Instance 2 has no reasoning request and answers take all of its memory. Instance 0,
+  // where a request ends its reasoning, has two blocks left.
   const std::vector<view> cluster{
       {.kv_held = blocks{2}, .free_blocks = blocks{2}, .requests = 2, .reasoning = 1},
       {.kv_held = blocks{3}, .free_blocks = blocks{1}, .requests = 3, .reasoning = 3},

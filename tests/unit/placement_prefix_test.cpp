@@ -32,7 +32,7 @@ struct view {
 /// Views of a prompt of 100 tokens.
 view has(std::size_t requests, std::int64_t cached) { return {requests, tokens{cached}, tokens{100 - cached}}; }
 
-/// Those whose key is the least, then in turn.
+/// The instances with the least key, then in turn.
 template <class Key>
 std::size_t by_sorting(const std::vector<view>& all, Key key, std::size_t& turn) {
   std::vector<std::size_t> equals;
@@ -66,14 +66,14 @@ TEST_CASE("lmetric: new tokens times batch size, then fewer tokens, then fewer r
 TEST_CASE("prefix_affinity: most of the prefix within the bound, else the fewest requests") {
   CHECK(prefix_affinity{}(std::vector<view>{}) == nowhere);
   CHECK(prefix_affinity{}(std::vector<view>{has(9, 0)}) == 0);
-  CHECK(prefix_affinity{}(std::vector<view>{has(1, 0), has(0, 0)}) == 1);    // nobody has any
+  CHECK(prefix_affinity{}(std::vector<view>{has(1, 0), has(0, 0)}) == 1);    // none has any
   CHECK(prefix_affinity{}(std::vector<view>{has(0, 16), has(0, 32)}) == 1);  // one on an idle cluster is never too many
   // With the request 8 on 2 instances, 1.25 times the mean is 5.
   CHECK(prefix_affinity{}(std::vector<view>{has(3, 0), has(4, 32)}) == 1);
   CHECK(prefix_affinity{}(std::vector<view>{has(2, 0), has(5, 32)}) == 0);
   CHECK(prefix_affinity{.bound = 2}(std::vector<view>{has(2, 0), has(5, 32)}) == 1);
   CHECK(prefix_affinity{}(std::vector<view>{has(2, 32), has(1, 32), has(0, 16)}) ==
-        1);  // of equals, who has less to do
+        1);  // among equals, the one with less to do
   // The busy one is not a candidate then, though others have some of it, too: the least load it is.
   CHECK(prefix_affinity{.bound = 1}(std::vector<view>{has(9, 64), has(3, 32), has(1, 0)}) == 2);
   const std::vector<view> alike{has(1, 32), has(1, 0), has(1, 32), has(1, 32)};

@@ -129,7 +129,8 @@ TEST_CASE("fleet ledger: several choices in one pass are those that are made one
   for (int round = 0; round < 300; ++round) {
     const std::size_t n = 1 + random() % 9;
     tessera_test::ledger_of_alike f{n};
-    // Loads that all differ, or turns would: who is asked again begins after the one that it has just named.
+    // All loads differ. Otherwise turns would: a policy that is asked again begins after the one that it has just
+    // named.
     std::vector<std::int64_t> loads(n);
     std::iota(loads.begin(), loads.end(), 1);
     std::shuffle(loads.begin(), loads.end(), random);

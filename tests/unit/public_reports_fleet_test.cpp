@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // What users of other routers have reported in public, and what must not happen here. Each test names the report:
-// project and number. Reports whose right value another test proves are not repeated here.
+// project and number. Reports with a right value that another test proves are not repeated here.
 
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/prefix_affinity.hpp>

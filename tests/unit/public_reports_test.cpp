@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // What users of other engines have reported in public, and what must not happen here. Each test names the report:
-// project and number. Reports whose right value another test proves are not repeated here.
+// project and number. Reports with a right value that another test proves are not repeated here.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
@@ -118,7 +118,7 @@ TEST_CASE("blocks that are being sent are not evicted from the prefix cache (Ten
 
 namespace {
 
-/// Of a model with layers of full attention and layers with a window of 10 tokens.
+/// For a model with layers of full attention and layers with a window of 10 tokens.
 struct windowed : request_hook {
   [[nodiscard]] std::array<std::span<const std::uint64_t>, 2> prefix_hashes() const noexcept { return {}; }
 };
@@ -216,7 +216,7 @@ TEST_CASE("a batch has no more adapters than slots, and the base model takes non
   CHECK(most_adapters(gate::in_line{}) > 4);
 }
 
-TEST_CASE("requests whose adapter has no slot hold up no others (vllm 15422, sglang 14795)", "[reports]") {
+TEST_CASE("requests with an adapter without a slot hold up no others (vllm 15422, sglang 14795)", "[reports]") {
   adapters<gate::adapter_slots> e{1000, {.slots = 4}};
   for (const std::uint32_t adapter : {0U, 0U, 0U, 1U, 3U, 2U, 4U, 5U, 5U, 5U, 5U, 0U, 0U, 1U, 2U, 3U}) {
     e.submit(adapter, 16, adapter == 1 ? 1 : 10);

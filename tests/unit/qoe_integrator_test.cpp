@@ -41,7 +41,7 @@ static_assert([] {
   return q.value() == 1.0;
 }());
 
-/// A reader who is simulated from one delivery to the next. Knows the list of tokens and no closed form.
+/// A simulated reader, from one delivery to the next. Knows the list of tokens and no closed form.
 struct areas {
   double digested = 0;
   double expected = 0;
@@ -117,8 +117,8 @@ std::vector<double> random_schedule(std::mt19937_64& random, double tpot) {
 }
 
 TEST_CASE("QoE of the worked scenario: burst, pause, starvation, resumption behind schedule", "[qoe]") {
-  // PASCAL, figure 3, with one token a second. Four tokens come at twice the reading speed; the server pauses; the
-  // buffer lasts until second 4; the reader starves until second 6, when four more come at twice the reading speed.
+  // PASCAL, figure 3, with one token a second. Four tokens come at twice the reading speed, then the server pauses. The
+  // buffer lasts until second 4. The reader starves until second 6, when four more come at twice the reading speed.
   tessera::qoe_integrator q{every(1)};
   tessera::token_pacer p{every(1)};
   const auto token = [&](double t) {
@@ -184,7 +184,7 @@ TEST_CASE("an answer that is on time has a QoE of exactly 1", "[qoe]") {
 TEST_CASE("QoE without a token", "[qoe]") {
   tessera::qoe_integrator first;
   CHECK(first.value() == 1.0);
-  CHECK(first.value(sec(100)) == 1.0);  // Nobody expects anything yet.
+  CHECK(first.value(sec(100)) == 1.0);  // Nothing is expected yet.
   CHECK(first.start() == tessera::time_point::never());
 
   from_arrival arrived{{}, tessera::qoe_from_arrival{1_s}, sec(10)};
@@ -193,7 +193,7 @@ TEST_CASE("QoE without a token", "[qoe]") {
   CHECK(arrived.value(sec(11.5)) == 0.0);  // Five tokens expected, none there.
   CHECK(arrived.digested_at() == sec(11));
   arrived.finish();
-  CHECK(arrived.value(sec(11.5)) == 1.0);  // An empty answer keeps nobody waiting.
+  CHECK(arrived.value(sec(11.5)) == 1.0);  // An empty answer lets no reader wait.
   CHECK(arrived.value() == 1.0);
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("QoE from arrival counts a late first token; an early one does not mak
   }
   SECTION("early") {
     from_arrival q{every(1), target, sec(0)};
-    q.on_token(sec(0.25));  // Digested 1 to 2, since nobody reads before the start.
+    q.on_token(sec(0.25));  // Digested 1 to 2, because there is no reading before the start.
     CHECK(q.value(sec(0.5)) == 1.0);
     CHECK(q.digested_at() == sec(2));
     q.on_token(sec(2.0));
@@ -267,8 +267,8 @@ TEST_CASE("QoE equals a slow integral of the two curves on random schedules", "[
         const double last = std::max(times.back(), start + 1e-3 * tpot);
         compare(q, times, std::uniform_real_distribution<double>{last, last + 40 * tpot}(random));
       }
-      // Exactly 1 if every token was there when the expected curve wanted it, and less if one was not, by more than
-      // the rounding of the times themselves.
+      // Exactly 1 if every token was there when the expected curve wanted it. Less if one was not, by more than the
+      // rounding of the times themselves.
       double late = 0;
       for (std::size_t i = 0; i != times.size(); ++i) {
         late = std::max(late, times[i] - (start + tpot * static_cast<double>(i)));

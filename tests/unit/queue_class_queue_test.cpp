@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The queue of requests by class, beside a vector that is sorted each time that it is looked at.
+// The queue of requests by class, next to a vector that is sorted each time that it is looked at.
 
 #include <tessera/core/storage.hpp>
 #include <tessera/order/fcfs.hpp>

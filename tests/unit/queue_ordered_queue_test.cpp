@@ -104,7 +104,7 @@ TEST_CASE(
     queue.advance(time_point::at_seconds(now));
     int known = 0;
     for (const request& one : r) known += boosted(one) ? 1 : 0;
-    CHECK(known <= (now <= 50 ? 0 : now - 50));  // time alone moves nobody
+    CHECK(known <= (now <= 50 ? 0 : now - 50));  // time alone moves none
     int seen = 0;
     for (request* one = queue.front(); one != nullptr; one = queue.next(*one)) {
       CHECK(boosted(*one) == (one->id + 50 <= now));

@@ -107,9 +107,9 @@ TEST_CASE("drawn_length: admission by the memory to come, as counted by hand", "
                                                         .admitted = {},
                                                         .own = own});
   };
-  // In blocks of one token: 8 are in use. At the end of the step in which the first of them ends, two more from now and
-  // counted to the far edge of its bin, both have taken a token for each of three steps, and have the next begun:
-  // 8 + 2 x 3 + 2. The one that ends gives back 5, and the other's two tokens more are less than that.
+  // Blocks of one token: 8 are in use. The first of them ends two tokens from now, counted to the far edge of its bin.
+  // At the end of that step both have taken a token for each of three steps. Both have the next begun: 8 + 2 x 3 + 2.
+  // The one that ends gives back 5, and the other's two tokens more are less than that.
   std::int64_t least = 8;
   while (!admits(a, least)) ++least;
   CHECK(least == 16);

@@ -150,7 +150,7 @@ TEST_CASE("hashed features: case and digits do not matter to words, everything e
 }
 
 TEST_CASE("hashed features: values of a group have the same squared sum for short and long prompts") {
-  // Of the words of a text without any repetition, by what a text of one word adds.
+  // The squares for the words of a text without any repetition, by what a text of one word adds.
   const hashed_features f;
   const auto squares = [&](std::string_view text) {
     double s = 0;

@@ -25,8 +25,8 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 using pairs = std::deque<std::pair<float, std::int64_t>>;
 
-/// The fitted function from its definition: groups by the place of the middle one of equal scores, and the min-max
-/// formula of isotonic regression, which pools nothing. Lengths must be small enough for means in double.
+/// The fitted function from its definition. It has groups by the place of the middle one of equal scores, and the
+/// min-max formula of isotonic regression, which pools nothing. Lengths must be small enough for means in double.
 class oracle {
  public:
   oracle(const pairs& window, std::size_t groups) {
@@ -179,7 +179,7 @@ TEST_CASE("length calibrator: equal scores all get the mean, halves rounded up")
   CHECK(below(2) == 6);  // 25 / 4
 }
 
-TEST_CASE("length calibrator: a score in the wrong order gives everybody the mean") {
+TEST_CASE("length calibrator: a score in the wrong order gives all the mean") {
   const fitted length{{.window = 100, .groups = 10}, [] {
                         pairs seen;
                         for (int i = 0; i != 100; ++i) seen.emplace_back(static_cast<float>(i), 1000 - 10 * i);
@@ -265,7 +265,7 @@ TEST_CASE("length calibrator: NaN counts for the mean, infinities are scores") {
 TEST_CASE("length calibrator: never falls as the score rises, and keeps the mean") {
   std::mt19937_64 random{2};
   std::normal_distribution<float> normal;
-  std::lognormal_distribution<double> lengths{15, 1};  // Long ones, so that rounding is nothing beside them.
+  std::lognormal_distribution<double> lengths{15, 1};  // Long ones, so that rounding is nothing next to them.
   for (const float says : {0.0F, 0.3F, 3.0F}) {
     pairs seen;
     double sum = 0;

@@ -23,8 +23,8 @@ using tessera_test::approx;
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// A life table as in a textbook, for lengths below 16, where each length is a bin: who is censored at n has n at
-/// least, and was at risk for half of it.
+/// A life table as in a textbook, for lengths below 16, where each length is a bin. An output that is censored at n has
+/// at least n, and was at risk for half of it.
 class life_table {
  public:
   life_table(const std::vector<std::int64_t>& ended, const std::vector<std::int64_t>& censored) {
@@ -67,7 +67,7 @@ class life_table {
   std::vector<double> hazard_;
 };
 
-TEST_CASE("length distribution: as the textbook's life table, with and without who still runs") {
+TEST_CASE("length distribution: as the textbook's life table, with and without running outputs") {
   std::mt19937 random{3};
   std::size_t censoring = 0;
   for (int round = 0; round != 400; ++round) {
@@ -128,7 +128,7 @@ TEST_CASE("length distribution: the output that a token belongs to, by score") {
   CHECK(d.length_bias(2.0F) == approx(2).epsilon(0.05));
   CHECK(d.length_bias(nan) == approx(1.5).epsilon(0.05));
 
-  // Who runs through the last bin counts for the longest.
+  // An output that runs through the last bin counts for the longest.
   auto other = storage_for<length_distribution>({.window = 8, .groups = 1});
   length_distribution longest{other};
   longest.observe(nan, tokens{10});
@@ -179,7 +179,7 @@ TEST_CASE("length distribution: long outputs, within the width of the bins") {
   }
 }
 
-TEST_CASE("length distribution: who still runs is not taken for short") {
+TEST_CASE("length distribution: an output that still runs is not taken for short") {
   // A server that began 600 steps ago: of those that came, mostly the short ones have ended.
   std::mt19937_64 random{5};
   std::exponential_distribution<double> draw{1.0 / 500};
@@ -268,7 +268,7 @@ TEST_CASE("length distribution: a drift is noticed soon, and hardly ever where t
   CHECK(alarms <= 8);
 }
 
-TEST_CASE("length distribution: who has outlived all that was learned ends evenly in its bin") {
+TEST_CASE("length distribution: an output that has outlived all that was learned ends evenly in its bin") {
   owned_storage<length_distribution::limits> storage = storage_for<length_distribution>({.window = 128});
   length_distribution d{storage};
   for (std::int64_t n = 100; n != 200; ++n) d.observe(nan, tokens{n});

@@ -19,8 +19,8 @@ using namespace tessera;
 using rank::known_length;
 using rank::length_shift;
 
-/// The log-rank statistic as a textbook tabulates it: for each length at which somebody of a group ends, those of the
-/// group that are at risk are counted.
+/// The log-rank statistic as a textbook tabulates it. For each length at which an output of a group ends, the outputs
+/// of the group that are at risk are counted.
 double tabulated(const std::vector<known_length>& seen) {
   std::set<std::pair<std::uint32_t, std::int64_t>> times;
   for (const known_length& k : seen) {
@@ -102,7 +102,7 @@ TEST_CASE("length shift: traffic that has just begun is no shift, longer outputs
   CHECK(found >= 170);
 }
 
-TEST_CASE("length shift: a line of which the short are served first is no shift among those who are alike") {
+TEST_CASE("length shift: a line that serves the short first is no shift among those that are alike") {
   std::mt19937 random{5};
   std::exponential_distribution<double> spread{1};
   int alarms = 0;

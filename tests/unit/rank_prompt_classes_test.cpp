@@ -21,8 +21,8 @@ using rank::prompt_classes;
 
 using pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-/// From the definition: groups by the place of the middle one of equal prompts, and of each part of them the surest
-/// place to split it, with sums made anew for every one.
+/// From the definition: groups by the place of the middle one of equal prompts. For each part of them it finds the
+/// surest place to split it, with sums made anew for every one.
 class oracle {
  public:
   oracle(pairs seen, std::size_t most_groups) {
@@ -164,7 +164,7 @@ TEST_CASE("prompt classes: short questions and long documents are told apart") {
 TEST_CASE("prompt classes: what says nothing, or too little, or the contrary, makes one class") {
   std::mt19937_64 random{3};
   using kinds = std::vector<std::pair<double, double>>;
-  // The same outputs; twice as long; long questions with short outputs.
+  // The same outputs, then twice as long, then long questions with short outputs.
   for (const kinds& k :
        {kinds{{50, 300}, {500, 300}, {5000, 300}}, kinds{{50, 200}, {5000, 400}}, kinds{{50, 2000}, {5000, 20}}}) {
     const pairs seen = draw(random, 4000, k);

@@ -17,7 +17,7 @@ namespace {
 using namespace tessera::rank;
 using tessera_test::approx;
 
-/// Points in 4 dimensions whose length grows with x0 - 2 x1, with noise.
+/// Points in 4 dimensions with a length that grows with x0 - 2 x1, with noise.
 dataset dense_problem(std::size_t n, unsigned seed, float noise) {
   const dense_features f{4};
   dataset data{f};
@@ -30,7 +30,7 @@ dataset dense_problem(std::size_t n, unsigned seed, float noise) {
   return data;
 }
 
-/// Short texts whose length depends on two words.
+/// Short texts with a length that depends on two words.
 dataset text_problem(std::size_t n, unsigned seed) {
   static constexpr std::array<const char*, 6> filler{"the", "cat", "sat", "under", "our", "table"};
   const hashed_features f{12};
@@ -65,7 +65,7 @@ TEST_CASE("training finds the planted order, by each loss") {
 }
 
 TEST_CASE("a penalty that leaves no order does not take the place of one that leaves a good one") {
-  // Of coordinates so large the second penalty leaves weights below the smallest float: every prompt has the score 0.
+  // With coordinates so large the second penalty leaves weights below the smallest float: every prompt has the score 0.
   const dense_features f{2};
   dataset data{f};
   random_bits random{5};

@@ -18,7 +18,7 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-// Nobody pays for an order that he does not use.
+// An order that is not used costs nothing.
 static_assert(sizeof(request_state<seconds_clock>) == 80);
 static_assert(sizeof(request_hook) <= 128);
 static_assert(sizeof(request_hook_for<order::fcfs>) == sizeof(request_hook));
@@ -52,7 +52,7 @@ static_assert(queue_discipline<order::fcfs, any> && queue_discipline<order::roun
 static_assert(!any::can_be_in<order::paced<>>);
 static_assert(plain::can_be_in<order::fcfs> && !plain::can_age && any::can_age && !turns::can_age);
 
-// Whoever scores, it is the same request.
+// It is the same request, whichever order scores it.
 struct by_prompt {
   template <schedulable R>
   [[nodiscard]] float operator()(const R& r) const noexcept {

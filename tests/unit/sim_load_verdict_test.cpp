@@ -71,14 +71,14 @@ TEST_CASE("load: a trend is as Mann and Kendall's, and Sen's", "[sim]") {
 }
 
 TEST_CASE("load: what is carried, and what is not", "[sim]") {
-  // Of 200 runs each (20, where that takes too long). The judgement is about long runs: an hour of 16 servers that take
-  // a second for a request.
+  // Each line counts 200 runs (20, where that takes too long). The judgement is about long runs: an hour of 16 servers
+  // that take a second for a request.
   CHECK(overloads(16, 0.5, 3600) == 0);
   CHECK(overloads(16, 0.8, 3600) == 0);
   CHECK(overloads(16, 0.9, 3600) <= 2);
   CHECK(overloads(16, 1.05, 3600) >= runs - 2);
   CHECK(overloads(16, 1.2, 3600) == runs);
-  // Of a short run less is known, but an overload of a fifth shows.
+  // Less is known of a short run, but an overload of a fifth shows.
   CHECK(overloads(16, 0.8, 60) <= 4);
   CHECK(overloads(16, 1.2, 60) >= 3 * runs / 4);
 }
@@ -123,7 +123,7 @@ TEST_CASE("load: a queue that grows late, or grows and is worked off, is not car
   // A short burst is no overload, nor one that waits for no more than others take.
   CHECK(judge({8, 32, 2000, 2020}).state == sim::load_state::carried);
   CHECK(judge({8, 16, 1500, 1900}).state == sim::load_state::carried);
-  // In a closed loop it is always so many that wait.
+  // In a closed loop the number that waits is always the same.
   std::vector<sim::timeline_point> line;
   for (int t = 0; t <= 100; ++t) line.push_back({.time = 1.0 * t, .running = 16, .waiting = 200});
   CHECK(sim::judge_load(line, {.from = 0, .to = 100}, 16, false).state == sim::load_state::carried);

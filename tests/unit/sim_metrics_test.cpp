@@ -214,7 +214,7 @@ TEST_CASE("a session waits for all its turns, and counts if all were measured an
   const std::vector<sim::request_record> requests{turn(7, 0, 2),  turn(-1, 1, 50), turn(3, 1, 1),  turn(7, 5, 3),
                                                   turn(9, 2, -1), turn(9, 8, 1),   turn(3, 30, 4), turn(-1, 2, 60)};
   CHECK(sim::session_waits(requests) == std::vector<double>{5, 5});
-  // What is outside of the window makes its session none of it; who is in no session is in none.
+  // A request outside the window excludes its session; a request without a session is in none.
   CHECK(sim::session_waits(requests, {.from = 0, .to = 20}) == std::vector<double>{5});
   CHECK(sim::session_waits(requests, {.from = 2, .to = 40}).empty());
   CHECK(sim::session_waits({}).empty());

@@ -12,7 +12,7 @@ namespace {
 
 using tessera::sim::prefix_keys;
 
-/// So many blocks, of which the first `shared` are everybody's, and the others `who`'s.
+/// `blocks` blocks: the first `shared` are common to all prompts, the others belong to `who`.
 std::vector<std::uint64_t> prompt(std::size_t blocks, std::size_t shared, std::uint64_t who) {
   std::vector<std::uint64_t> all(blocks);
   for (std::size_t i = 0; i != blocks; ++i) all[i] = i < shared ? i + 1 : (who + 1) * 1'000'000 + i;

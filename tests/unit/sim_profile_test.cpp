@@ -131,7 +131,7 @@ TEST_CASE("a bad profile is an error with line and column: keys and values", "[s
   CHECK(refusal(with("\"memory_bytes\": 96000000000.0", "\"memory_bytes\": 70e9")) ==
         "p.json:20:21: expected gpu.memory_bytes with room for KV beside 6.552e+10 bytes of weights, found 7e+10, of "
         "which 6.3e+10 usable");
-  // Of a key that comes twice the last counts, for the value and for the place.
+  // The last value of a key that comes twice counts, for the value and for the place.
   CHECK(refusal(with("\"layers\": 64", "\"layers\": 64, \"layers\": 0")) ==
         "p.json:6:29: expected model.layers, a whole number from 1 to 10000, found '0'");
 }

@@ -35,7 +35,7 @@ struct textbook_xoshiro {
 };
 
 TEST_CASE("the generator is xoshiro256** seeded by splitmix64", "[sim]") {
-  // The published first outputs for the state 1, 2, 3, 4 show that the textbook version is right; the state is
+  // The published first outputs for the state 1, 2, 3, 4 show that the textbook version is right. The state is
   // splitmix64's published output for the seed 1234567.
   textbook_xoshiro reference{{1, 2, 3, 4}};
   CHECK(reference() == 11520U);

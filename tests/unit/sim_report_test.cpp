@@ -54,7 +54,7 @@ TEST_CASE("an output file is there whole or not at all", "[sim]") {
   const fs::path path = dir.path / "out.json";
   {
     sim::output_file f{path};
-    CHECK(dir.entries() == 0);  // Tried, and nothing left: who is killed while he works leaves nothing either.
+    CHECK(dir.entries() == 0);  // Tried, and nothing left: a program that is killed meanwhile leaves nothing either.
     f.write("half");
     CHECK_FALSE(fs::exists(path));
   }
@@ -202,7 +202,7 @@ TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
   CHECK(lines[0].find("un-") == std::string::npos);      // All have ended.
   CHECK(lines[1].find("p99") != std::string::npos);
 
-  // What is too wide loses the columns that say least, and says so; whoever has room sees them all.
+  // A table that is too wide loses the columns that say least, and says so; with room it has them all.
   for (const auto& line : lines) CHECK(line.size() <= sim::table_width);
   CHECK(lines[4].find("(no room for QoE mean") == 0);
   CHECK(lines[0].find("e2e") != std::string::npos);
@@ -222,7 +222,7 @@ TEST_CASE("the table has a row per policy, aligned, the best marked", "[sim]") {
   CHECK(sim::format_table(empty).find(" - ") != std::string::npos);
 }
 
-TEST_CASE("a sentence says who wins in what", "[sim]") {
+TEST_CASE("a sentence says which wins in what", "[sim]") {
   sim::summary a = made_up_run("a", 1).numbers;
   sim::summary b = a;
   b.policy = "b";
@@ -242,7 +242,7 @@ TEST_CASE("a sentence says who wins in what", "[sim]") {
         "s).\n");
   c.tpot.p99 = b.tpot.p99;
   CHECK(verdict({{a}, {b}, {c}}).find("b and c share the lowest P99 TPOT.") != std::string::npos);
-  // What the intervals do not tell apart is nobody's.
+  // What the intervals do not tell apart is credited to none.
   sim::summary a2 = a;
   a2.ttft.p99 = 5;
   CHECK(verdict({{a, a2}, {b, b}}).find("TTFT") == std::string::npos);
@@ -272,7 +272,7 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
     }
     has("window", {"seconds", "tokens_per_s"});
     has("load", {"state", "left_behind"});
-    CHECK(run.at("slo").is_null());  // Nobody has asked for anything.
+    CHECK(run.at("slo").is_null());  // No SLO was asked for.
     has("fragmentation", {"mean", "peak"});
     has("scheduler_ns_per_step", {"mean", "p99"});
     CHECK(run.contains("kv_transfer_p99"));
@@ -290,7 +290,7 @@ TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   CHECK(j[0].at("ttft").at("mean").get<double>() == rows[0].ttft.mean);
 }
 
-TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "[sim]") {
+TEST_CASE("several seeds: means, intervals, and none is the best by chance", "[sim]") {
   const auto run = [](const char* name, double slow, double more) {
     sim::summary s = made_up_run(name, slow).numbers;
     s.ttft.mean += more;
@@ -317,7 +317,7 @@ TEST_CASE("several seeds: means, intervals, and nobody is the best by chance", "
   CHECK(j[0].at("profile") == "p");
   CHECK(j[0].at("seeds") == 3);
   CHECK(j[0].at("ttft").at("mean").get<double>() == approx(base + 0.2));
-  // Of 0, 0.2 and 0.4 the deviation is 0.2; Student's t of two degrees of freedom is 4.303.
+  // The deviation of 0, 0.2 and 0.4 is 0.2; Student's t of two degrees of freedom is 4.303.
   CHECK(j[0].at("interval95").at("ttft").at("mean").get<double>() == approx(4.30265 * 0.2 / std::sqrt(3.0)));
   CHECK(j[0].at("interval95").at("requests").get<double>() == 0);
   CHECK(j[0].at("slo").at("met").get<double>() == approx(2 / 3.0));
@@ -405,7 +405,7 @@ TEST_CASE("means of several measurements, and how sure they are", "[sim]") {
   const std::vector<double> some{1, sim::never, 3};
   CHECK(sim::estimate_mean(some).count == 2);
   CHECK(sim::estimate_mean(some).half_width == approx(12.7062));  // t of one degree of freedom, deviation sqrt 2
-  // Of intervals around means of ten normal samples 95 of 100 hold the true mean.
+  // 95 of 100 intervals around means of ten normal samples hold the true mean.
   sim::random_engine rng{5};
   int held = 0;
   for (int round = 0; round != 4000; ++round) {

@@ -83,7 +83,7 @@ TEST_CASE("slo: a request meets it within every bound, a run by as many as each 
   CHECK(std::isnan(sim::evaluate_slo(sim::parse_slo("ttft=2"), requests, all).lines[0].value));  // one has none
   CHECK_FALSE(sim::evaluate_slo(sim::parse_slo("ttft=2"), requests, all).met);
 
-  // Only who arrives in the window.
+  // Only requests that arrive in the window.
   r = sim::evaluate_slo(sim::parse_slo("ttft=2,tpot=0.05"), requests, {.from = 9, .to = 29});
   CHECK(r.met);
   CHECK(r.attainment == 1);

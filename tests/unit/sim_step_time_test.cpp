@@ -202,7 +202,7 @@ TEST_CASE("measured tables are met at their points and linear in between", "[sim
   CHECK(t(decodes(21, 0)) == approx(0.030));  // On along the last segment.
   CHECK(t(decodes(1, 2000)) == approx(0.014));
   for (const auto& d : p.measured.prefill) CHECK(t(prefill(0, d.length)) == approx(d.seconds));
-  // Linear but for the pairs of attention, which are nearly nothing here.
+  // Linear, except the pairs of attention, which are nearly nothing here.
   CHECK(t(prefill(0, 200)) == approx(0.10).epsilon(1e-3));
   CHECK(t(prefill(0, 400)) == approx(0.20).epsilon(1e-3));
   CHECK(t(prefill(0, 10)) == approx(0.05));  // Never less than the first point.

@@ -24,8 +24,8 @@ std::string refusal(std::string_view text, const sim::trace_options& options = {
   return "";
 }
 
-/// What a file reads as: for each row, arrival from the first on, prompt, reasoning and answer, session; then what is
-/// left out: failed, without prompt, without output, no requests; then what was out of order.
+/// What a file reads as. For each row: arrival from the first on, prompt, reasoning and answer, session. Then what is
+/// left out: failed, without prompt, without output, no requests. Then what was out of order.
 std::string rows(std::string_view text, const sim::trace_options& options = {}) {
   const auto t = sim::parse_trace(text, "t", options);
   std::string all = std::string{t.read_as} + ":";
@@ -65,7 +65,7 @@ TEST_CASE("a service's log is read as it is", "[sim]") {
         "t:3:1: expected at least one request, found only rows that are left out: 1 failed");
   CHECK(refusal(head + "2026-11-20T08:00:01.5+02:00,200,10,x,3,\n") ==
         "t:2:36: expected completion_tokens, a whole number from 1 to 1000000000, found 'x'");
-  // Of names for one column the first known counts, and the other is not used.
+  // The first known name for a column counts, and the other is not used.
   const auto both = sim::parse_trace("input_tokens,prompt_tokens,output_tokens,completion_tokens\n1,2,3,4\n", "t");
   CHECK(both.rows[0].prompt_tokens == 2);
   CHECK(both.rows[0].output_tokens == 3);

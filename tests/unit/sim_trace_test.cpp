@@ -158,7 +158,7 @@ TEST_CASE("files are read as the world writes them", "[sim]") {
   CHECK(rows("Arrival S,PROMPT-TOKENS,Output_Tokens\n0,10,5\n1.5,20,7\n") == expected);
   CHECK(rows("arrival_s,prompt_tokens,output_tokens,note\n0,10,5,\"a\n\"\"b\"\"\"\n1.5,20,7,\"\r\n\"\n") == expected);
 
-  // Ours, whoever else has a column of such a name.
+  // Ours, whatever other format has a column of such a name.
   for (const std::string head :
        {"arrival_s,prompt_tokens,output_tokens,input_tokens", "arrival_s,prompt_tokens,output_tokens,ContextTokens"}) {
     CHECK(rows(head + "\n0,10,5,1\n1.5,20,7,1\n") == expected);
@@ -307,7 +307,7 @@ TEST_CASE("Mooncake's lines are read as they are published", "[sim]") {
       CHECK(c.rows[i].runs == t.rows[i].runs);
     }
   }
-  // Of other traces an id stands for fewer tokens.
+  // In other traces an id stands for fewer tokens.
   const auto small = sim::parse_trace("{\"prompt_tokens\": 33, \"output_tokens\": 1, \"hash_ids\": [7, 8, 9]}\n", "t",
                                       {.hash_tokens = 16});
   CHECK(small.rows[0].runs == std::vector<sim::text_run>{{7, 16}, {8, 16}, {9, 1}});

@@ -12,7 +12,7 @@
 
 namespace {
 
-/// The optimiser may drop a new-delete pair whose result nobody sees.
+/// The optimiser may drop a new-delete pair with a result that is not used.
 template <class T>
 T* seen(T* p) {
   asm volatile("" : : "r"(p) : "memory");

@@ -25,8 +25,7 @@ struct alignas(16) attention_item {
   std::int32_t queries;
   std::int32_t begin;  ///< Keys [begin, end). `begin` is a multiple of `attention_stage`, and so is `end` unless it is
   std::int32_t end;    ///< one behind the last query.
-  std::int32_t
-      chunk;  ///< After each so many keys, a multiple of `attention_stage`, the sums begin anew and are merged.
+  std::int32_t chunk;  ///< After that many keys, a multiple of `attention_stage`, the sums begin anew and are merged.
   std::int32_t partial;  ///< Where the first query's sums go, to be merged later; -1: the item has all keys.
 };
 
@@ -38,7 +37,7 @@ struct alignas(16) attention_merge {
   std::int32_t stride;
 };
 
-/// How the work is cut. Constant but for `split`.
+/// How the work is cut. Constant, except `split`.
 struct attention_settings {
   split_policy split = split_policy::balanced;
   std::int32_t group = 1;  ///< Query heads of a KV head: 1 to 8.
@@ -59,8 +58,9 @@ struct attention_counts {
   std::int32_t partials = 0;
 };
 
-/// What to allocate for any batch of at most so many rows, tokens in all, and tokens of a sequence with those computed.
-/// @param partials at most so many, whatever the context: fewer cost speed, not correctness
+/// What to allocate for any batch of at most `max_rows` rows and `max_tokens` tokens in all. A sequence has at most
+/// `max_context` tokens, with those computed.
+/// @param partials at most this many, whatever the context: fewer cost speed, not correctness
 [[nodiscard]] constexpr attention_capacity attention_bounds(const attention_settings& s, std::size_t max_rows,
                                                             std::size_t max_tokens, std::size_t max_context,
                                                             std::size_t partials = SIZE_MAX) noexcept {

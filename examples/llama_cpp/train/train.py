@@ -71,7 +71,7 @@ def complete(labels: Iterable[str], digits: Iterable[int]) -> str:
 
 
 def make_example(rng: np.random.Generator, items: int, held_out: bool) -> Example:
-    """A random example with so many items, its prompt either held out or for training."""
+    """A random example with `items` items, its prompt either held out or for training."""
     while True:
         labels = rng.choice(list(string.ascii_lowercase), size=items, replace=False)
         # Half of the prompts take digits from a narrower range, so that sums near 0 and near 180 get practice too.
@@ -92,7 +92,7 @@ def tokenize(text: str) -> list[int]:
 
 
 def sequence_length(items: int) -> int:
-    """Tokens of the longest example with so many items (all digits are nines): BOS, prompt, completion and EOS."""
+    """Tokens of the longest example with `items` items (all digits are nines): BOS, prompt, completion and EOS."""
     return 1 + (4 + 3 * items) + len(tokenize(complete("a" * items, [9] * items))) + 1
 
 

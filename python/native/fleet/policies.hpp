@@ -31,7 +31,8 @@ namespace tessera_python {
 
 namespace placement = tessera::placement;
 
-/// CascadeInfer's stages by length: the least load among the replicas with the prompt in their range, see `book::ranked`.
+/// CascadeInfer's stages by length: the least load among the replicas with the prompt in their range. See
+/// `book::ranked`.
 struct by_length : placement::least_load {};
 
 /// The highest Phi_T of replicas that decode as well: first among those with room for the prompt, then among the

@@ -120,7 +120,7 @@ class Ledger:
         """`generated` tokens have come from there in all. False if it is not there."""
     def cache_hit(self, request: int, id: int, cached: int, now: float) -> bool:
         """The engine has found `cached` tokens of the prompt in its prefix cache. Until then the book expects what
-        `reserve` was given. Not for tokens from a peer. False if it is not there."""
+        `reserve` was given. Not for tokens with KV from a peer. False if it is not there."""
     def answers(self, request: int, id: int, now: float) -> bool:
         """Its reasoning has ended. False if it is not there."""
     def release(self, request: int, id: int) -> bool:

@@ -28,7 +28,7 @@ class LengthCalibrator:
 
     def __init__(self, window: int = 4096, groups: int = 32) -> None: ...
     def observe(self, score: float, output: int) -> None:
-        """An output of so many tokens has ended."""
+        """An output of `output` tokens has ended."""
     def fit(self) -> None:
         """Learns from what was observed."""
     def __call__(self, score: float) -> int:
@@ -40,7 +40,7 @@ class LengthDistribution:
 
     def __init__(self, window: int = 4096, groups: int = 8) -> None: ...
     def observe(self, score: float, output: int) -> None:
-        """An output of so many tokens has ended."""
+        """An output of `output` tokens has ended."""
     def fit(self, running: list[tuple[float, int]] = ...) -> None:
         """Learns from what was observed, and from (score, tokens so far) of the outputs that run."""
     def expected_rest(self, score: float, generated: int) -> int:

@@ -124,7 +124,7 @@ def read_trace(
     time_unit: str = "",
     run: int = 0,
 ) -> Columns:
-    """The requests of a file, CSV or JSON, in gzip or not; only the first so many, if `requests` is not 0.
+    """The requests of a file, CSV or JSON, in gzip or not; only the first `requests` of them, if that is not 0.
 
     One without arrivals needs a rate. Each of the `hash_ids` stands for `hash_tokens` of the prompt; None: as many as
     the format has, 512 or 16. `time_unit` is that of arrivals that are numbers, s, ms, us or ns, where the file does
