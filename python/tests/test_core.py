@@ -19,7 +19,7 @@ from tessera import _vllm
 def test_version() -> None:
     from importlib.metadata import version
 
-    assert tessera.__version__ == version("tessera")
+    assert tessera.__version__ == version("tessera-serving")
 
 
 def test_one_request_from_beginning_to_end() -> None:
