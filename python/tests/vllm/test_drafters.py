@@ -69,9 +69,9 @@ def test_tokens(name: str, drafter: str, troubled: bool, in_flight: int) -> None
         result = driven(
             stub.Scheduler, own, load, drafter, kind, troubled, in_flight, caching=caching, second=second, **more
         )
-        assert result.preempted > 0
+        assert result.preempted > 0 or kind != "all"
         assert (result.overlapped > result.steps / 2) == (in_flight == 2)
-        assert not caching or result.hits > 0
+        assert not caching or result.hits > 0 or kind != "all"
         assert not troubled or (result.aborted and result.resets)
 
 

@@ -9,7 +9,6 @@ import sys
 import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
 
 import pytest
 import stub
@@ -97,15 +96,12 @@ def test_vllm_loads_it() -> None:
     assert point.load() is metrics.register
 
 
-def test_it_is_on_the_page_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_on_the_page_of_metrics() -> None:
     from prometheus_client import REGISTRY, generate_latest
 
-    monkeypatch.setattr(metrics, "_collector", None)
+    metrics.register()  # vLLM has done so already, by the entry point
     metrics.register()
-    metrics.register()  # once
     metrics.tell(stub.config(), "vllm", "fcfs", "MFU metrics")
     page = generate_latest(REGISTRY).decode()
     line = 'tessera_scheduler{engine="0",policy="fcfs",reason="MFU metrics",scheduler="vllm"} 1.0'
     assert page.count(line) == 1
-    collector: Any = metrics._collector
-    REGISTRY.unregister(collector)

@@ -17,7 +17,7 @@ def test_the_page_says_how_each_is_scheduled() -> None:
 
 def test_how_many_are() -> None:
     """These numbers go up."""
-    assert models.counts() == {"as they come": 23, "text only": 33, "without prefix caching": 38}
+    assert models.counts() == {"as they come": 23, "text only": 32, "without prefix caching": 38}
 
 
 def test_the_hybrid_manager_is_not_in_the_way() -> None:

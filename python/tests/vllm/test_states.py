@@ -69,7 +69,7 @@ def test_tokens(name: str, kind: str, troubled: bool, in_flight: int) -> None:
         adapters=2 * (place % 5 == 0),
         **more,
     )
-    assert run.preempted > 0 or place % 5 == 0
+    assert run.preempted > 0 or place % 5 == 0 or kind == "state"  # which does not grow
     assert run.hits == 0
 
 
