@@ -38,7 +38,7 @@ COMMENTS = (
         for name in (
             "admit compose control core cost draft gate gpu headroom kv market migration order pacing partition "
             "pipeline placement preempt qoe queue rank request sim/input sim/measure sim/model sim/planning "
-            "sim/policies sim/report sim/setup sim/traffic"
+            "sim/policies sim/report sim/setup sim/systems sim/traffic"
         ).split()
     ),
     *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
