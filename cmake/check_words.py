@@ -28,7 +28,7 @@ COMMENTS = (
         for name in (
             "bad_days_bench.cpp bad_days_kv_bench.cpp cost_bench.cpp fleet fleet_bench.cpp gate_bad_days_bench.cpp gpu "
             "headroom_bench.cpp kv_bench.cpp market_bench.cpp pacing_bench.cpp partition_bench.cpp placement_bench.cpp "
-            "queue_bench.cpp rank_bench.cpp scheduler_bench.cpp"
+            "queue_bench.cpp rank_bench.cpp reproduce scheduler_bench.cpp"
         ).split()
     ),
     "examples",

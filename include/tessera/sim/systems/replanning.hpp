@@ -51,9 +51,8 @@ struct seen_traffic {
 /// - the *lengths* of the newer half of the window, or its scores, have shifted against those of the older half
 ///   (`traffic_window::find_shift`). The older half is forgotten as soon as enough of the newer half have ended;
 /// - the *rate* differs by a third from the rate that was planned for;
-/// - it *falls behind*: the queue has grown for `patience` looks (`find_trend`, as `judge_load` does it). More than one
-///   in twenty of the requests that arrived meanwhile waits. If the plan changes nothing, it looks twice as long the
-///   next time.
+/// - it *falls behind*: the queue has grown for `patience` looks, and more than one in twenty that arrived meanwhile
+///   waits (`find_trend`, as in `judge_load`). If the plan changes nothing, it looks twice as long the next time.
 ///
 /// The planner, `plan`, judges what a layout is expected to gain. It is told the present layout, and asks more of
 /// another. Stages or pools are given up when two plans in a row say so. Pools are also given up when one plan says so
