@@ -49,7 +49,13 @@ COMMENTS = (
         for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
     ),
     "script",
-    *("tests/" + name for name in "conformance death fuzz property sim static support symbols unit".split()),
+    *(
+        "tests/" + name
+        for name in (
+            "compile_fail conformance cuda death fuzz gpu llama package picker property sim snippets static support "
+            "symbols tools unit"
+        ).split()
+    ),
     "tools",
 )
 # Folders whose string literals are checked: what a user reads.

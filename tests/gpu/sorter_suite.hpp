@@ -328,7 +328,7 @@ class sorter_suite {
     std::iota(all.begin(), all.end(), 0U);
     return all;
   }
-  /// Of [0, limit).
+  /// A random number in [0, limit).
   std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(random_() % limit); }
 
   std::vector<std::uint32_t> random_offsets(std::size_t n, std::size_t segments) {
