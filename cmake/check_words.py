@@ -48,6 +48,12 @@ COMMENTS = (
         "python/src/tessera/" + name
         for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
     ),
+    *(
+        "python/tests/" + name
+        for name in (
+            "conftest.py fakes.py fleet test_build.py test_core.py test_fleet.py test_options.py test_rank.py test_sim.py"
+        ).split()
+    ),
     "script",
     *(
         "tests/" + name
