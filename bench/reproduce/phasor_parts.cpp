@@ -48,7 +48,7 @@ void fragmentation(results& out, const options& o) {
             rows);
 }
 
-// Figure 7: the production mix, 35 requests a second from 90 s to 210 s, as many as four of these workers cannot
+// Figure 7: the production mix. From 90 s to 210 s, 35 requests a second come, more than four of these workers can
 // compute. The mean length of the longest prefill queue over that of the others.
 void skew(results& out, const options& o) {
   const contestant by_memory{"memory-aware",

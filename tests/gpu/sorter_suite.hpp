@@ -296,7 +296,7 @@ class sorter_suite {
     T* data_;
   };
 
-  /// A workspace of exactly so many bytes, and whether anything was written behind it.
+  /// A workspace of exactly `bytes` bytes, and whether anything was written behind it.
   class scratch {
    public:
     scratch(Memory& memory, std::size_t bytes) : memory_{memory}, size_{bytes}, data_{memory.allocate(bytes + canary)} {

@@ -76,7 +76,7 @@ template <template <class, class, class, class, class> class Composition>
 using drafting = Composition<recorded, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::in_line,
                              tessera::draft::per_request>;
 
-/// Limits with so many blocks of 16 tokens.
+/// Limits with `blocks` blocks of 16 tokens, and `host_blocks` in host memory.
 inline tessera::scheduler_limits room(std::size_t blocks, std::size_t host_blocks) {
   return {.blocks = blocks, .residents = slots, .host_blocks = host_blocks, .max_length = tokens{longest}};
 }

@@ -144,7 +144,7 @@ class picker_process {
     signal(SIGUSR1);
     return nlohmann::json::parse(line());
   }
-  /// Whether it knows so many endpoints, all of them ready and none on its way out.
+  /// Whether it knows `n` endpoints, all of them ready and none on its way out.
   bool has_ready(std::size_t n) {
     const auto s = state();
     for (const auto& e : s["endpoints"]) {

@@ -348,8 +348,7 @@ TEST_CASE("bodies of all streams together are bounded") {
   CHECK(p.buffered() == 0);
 }
 
-TEST_CASE(
-    "random lives of endpoints and requests: no request goes to an endpoint that is gone, and books end at zero") {
+TEST_CASE("random lives of endpoints and requests: none goes to an endpoint that is gone, and books end at zero") {
   for (std::uint64_t seed = 1; seed != 60; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 draw{seed};

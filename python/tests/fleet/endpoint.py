@@ -93,7 +93,7 @@ class Endpoint:
         subprocess.run(["rm", "-rf", self.folder], check=False)
 
     def kill(self, pid: int) -> None:
-        """kill -9. What it has in shared memory is removed at the end, for it cannot do that any more."""
+        """kill -9. What it has in shared memory is removed at the end, because it cannot do that any more."""
         self._remember(pid)
         print(f"killed: {pid}, {Path(f'/proc/{pid}/cmdline').read_bytes()[:32]!r}")
         os.kill(pid, signal.SIGKILL)
@@ -165,7 +165,7 @@ class Endpoint:
             return error
 
     def full(self, replicas: int) -> Callable[[], Any]:
-        """Whether so many replicas are in the book."""
+        """Whether `replicas` replicas are in the book."""
         return lambda: len(self.book()["replicas"]) == replicas
 
     async def settled(self) -> dict[str, Any]:

@@ -185,7 +185,7 @@ async def test_a_second_engine_that_dies_after_the_last_token_is_the_end() -> No
 
 
 class Fails:
-    """An engine that lives, and says that of each request after so many tokens."""
+    """An engine that lives, and ends each request after `after` tokens with `finish`."""
 
     def __init__(self, engine: FakeEngine, finish: str, after: int) -> None:
         self.engine, self.finish, self.after, self.calls = engine, finish, after, 0

@@ -71,10 +71,10 @@ class replanning : public cluster_control {
     prefill_model model{};          ///< For placement by headroom and for pools.
     bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
     bool predicts = true;           ///< Scores are looked at.
-    std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, together. 0: none.
+    std::vector<tokens> bounds{};   ///< By instance: bounds of the prompts in a step, together. 0: none.
     std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
-    std::size_t first_plan = 4;     ///< Requests that have ended of those that a plan is made from,
-    std::size_t first_window = 64;  ///< and requests that have arrived, or as many as are remembered.
+    std::size_t first_plan = 4;     ///< A plan needs as many ended requests among those it is made from,
+    std::size_t first_window = 64;  ///< and as many arrived requests, or `window` if that is less.
     double look_s = 1;              ///< Between two looks.
     std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
     double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
