@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DPROGRAM=... -DSOURCE=... -P check_example.cmake
+#
 # Runs an example and compares what it prints with the comment "/* output:" at the end of its source.
 
 file(READ ${SOURCE} text)

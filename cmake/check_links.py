@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_links.py ROOT [PAGE.md...]     check_links.py --html FOLDER
 
-The first form reads README.md, the pages that it leads to, and all of docs/ under ROOT: every relative link and picture
-must name a file of the project, every anchor a heading of its page, and every file in docs/ must be reached from
+The first form reads README.md, the pages that it leads to, and all of docs/ under ROOT. Every relative link and picture
+must name a file of the project, and every anchor a heading of its page. Every file in docs/ must be reached from
 README.md. With pages named, only their links are checked. The second form does the same for a generated site: every
 href and src that stays within it must exist, with its anchor.
 """

@@ -4,9 +4,10 @@
 
 Runs the commands that README.md and docs/*.md under ROOT quote, and compares what they print with the page.
 
-A block of `sh` directly before a block of `text` is a command with its output, if each of its lines calls script/demo or
-a program in a FOLDER. The quoted lines must stand in the output, in a row. A line `...` stands for any number of lines.
-Wall-clock times, which no two runs share, are left out of the comparison (MEASURED).
+A block of `sh` directly before a block of `text` is a command with its output. Other blocks of `sh` are not read, nor
+are those with a line that calls neither script/demo nor a program in a FOLDER. The quoted lines must stand in the
+output, in a row. A line `...` stands for any number of lines. Wall-clock times, which no two runs share, are left out
+of the comparison (MEASURED).
 
     <!-- files: trace.csv = azure_llm_2023_conv.csv, new.jsonl = prompts.jsonl 5001:7683 -->
 
@@ -15,8 +16,8 @@ command is skipped, and this is said.
 
     <!-- not run: REASON -->
 
-before the `text` block leaves it out. With --update a block that differs is written anew, unless it has a line `...`:
-with all that is printed, or, where few lines of it were quoted, with as many that are most like them.
+before the `text` block leaves it out. With --update a block that differs is written anew, unless it has a line `...`.
+It gets all that is printed. If few lines of that were quoted, it gets as many lines that are most like them.
 Exit codes: 0 all is as quoted, 1 something differs, 2 misuse, 77 nothing could be run.
 """
 import argparse

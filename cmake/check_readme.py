@@ -8,11 +8,11 @@ Numbers: each number in a paragraph, list item or table row must stand in a file
 links to. If the link names a heading, the number must stand in that section. `8,000` and `8000` are the same number.
 Not checked: code, and numbers that are part of a name, such as C++20 or H100. Pictures are no sources.
 
-README.md alone: at most WORDS words, and in its first LINES lines the commands that install it (INSTALL), the picture
-of the parts and at least FACTS paragraphs, items or rows with a number.
+README.md alone: it has at most WORDS words. In its first LINES lines are the commands that install it (INSTALL) and the
+picture of the parts. These lines also have at least FACTS paragraphs, items or rows with a number.
 
---self-test: README.md passes, and every change that the check is for makes it fail: each number altered, each link to a
-source removed, too many words, and each part of the first lines removed.
+--self-test: README.md passes, and every change that the check is for makes it fail. Each number is altered, each link
+to a source is removed, words are added, and each part of the first lines is removed.
 Exit codes: 0 all is well, 1 something is wrong, 2 misuse.
 """
 import os

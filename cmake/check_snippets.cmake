@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DSOURCE_DIR=... [-DPAGES=...] -P check_snippets.cmake
+#
 # Every block of C++ in README.md and docs/*.md says, in the line before it, from which file it is:
-#   <!-- file: examples/x.cpp -->
-# and must occur in that file as it stands, so that what is shown is compiled. Blocks in other languages may say so
-# (the output of an example, for instance) and are then held to it.
+# `<!-- file: examples/x.cpp -->`. The block must occur in that file as it stands, so that what is shown is compiled.
+# Blocks in other languages may say so (the output of an example, for instance) and are then held to it.
 
 cmake_minimum_required(VERSION 3.25)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DINCLUDE_DIR=... -P check_umbrella.cmake
-# tessera/tessera.hpp includes every public header but those of the simulator, of training and of the GPU, and these:
-#   queue/heap.hpp  Boost.Heap is slow to compile, and no other header needs it.
+#
+# tessera/tessera.hpp includes every public header, except those of the simulator, of training and of the GPU. It also
+# leaves out queue/heap.hpp: Boost.Heap is slow to compile, and no other header needs it.
 
 cmake_minimum_required(VERSION 3.25)
 

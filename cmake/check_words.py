@@ -5,8 +5,8 @@
 Checks the English of comments and docstrings in the folders of COMMENTS below, and of string literals in the folders of
 MESSAGES. CONTRIBUTING.md has the rule.
 
-1. No who, whom, whose, whoever, nobody, everybody, somebody, anybody, anyone, everyone, someone. A request or a program
-   is "it", "that", "none", "all". Identifiers in backticks and text in double quotes are not read.
+1. No `who whom whose whoever nobody everybody somebody anybody anyone everyone someone`. A request or a program is
+   "it", "that", "none", "all". Identifiers in backticks and text in double quotes are not read.
 2. No sentence begins with "Of ".
 3. In comments: a sentence has at most 25 words and at most one semicolon. An identifier in backticks and a text in
    double quotes are a word each. Verbatim blocks and tables are not read.
@@ -21,16 +21,17 @@ import re
 import sys
 import tokenize
 
-# Folders, with all that is below them, and files whose comments are checked.
+# The comments of these folders, with all that is below them, and of these files are checked.
 COMMENTS = (
     *(
         "bench/" + name
         for name in (
             "bad_days_bench.cpp bad_days_kv_bench.cpp cost_bench.cpp fleet fleet_bench.cpp gate_bad_days_bench.cpp gpu "
             "headroom_bench.cpp kv_bench.cpp market_bench.cpp pacing_bench.cpp partition_bench.cpp placement_bench.cpp "
-            "queue_bench.cpp rank_bench.cpp scheduler_bench.cpp"
+            "queue_bench.cpp rank_bench.cpp reproduce scheduler_bench.cpp"
         ).split()
     ),
+    "cmake",
     "examples",
     *("include/tessera/" + name for name in "config.hpp tessera.hpp version.hpp".split()),
     *(
@@ -38,7 +39,7 @@ COMMENTS = (
         for name in (
             "admit compose control core cost draft gate gpu headroom kv market migration order pacing partition "
             "pipeline placement preempt qoe queue rank request sim/input sim/measure sim/model sim/planning "
-            "sim/policies sim/report sim/setup sim/traffic"
+            "sim/policies sim/report sim/setup sim/systems sim/traffic"
         ).split()
     ),
     *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
@@ -48,11 +49,24 @@ COMMENTS = (
         "python/src/tessera/" + name
         for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
     ),
+    *(
+        "python/tests/" + name
+        for name in (
+            "conftest.py fakes.py fleet test_build.py test_core.py test_fleet.py test_options.py test_rank.py "
+            "test_sim.py"
+        ).split()
+    ),
     "script",
-    *("tests/" + name for name in "conformance death fuzz property sim static support symbols unit".split()),
+    *(
+        "tests/" + name
+        for name in (
+            "compile_fail conformance cuda death fuzz gpu llama package picker property sim snippets static support "
+            "symbols tools unit"
+        ).split()
+    ),
     "tools",
 )
-# Folders whose string literals are checked: what a user reads.
+# The string literals of these folders are checked: what a user reads.
 MESSAGES = ("tools/calibrate", "tools/capacity", "tools/demo", "tools/plan", "tools/replay")
 
 MOST_WORDS = 25
@@ -202,7 +216,7 @@ def python(text):
 
 
 def shell(text):
-    """(comments, literals) of a shell script: lines that are comments."""
+    """(comments, literals) of a shell script or of CMake: lines that are comments."""
     comments = []
     before = None
     for row, line in enumerate(text.split("\n"), 1):
@@ -222,7 +236,9 @@ def reader_of(name, text):
         return cpp
     if name.endswith((".py", ".pyi")) or text.startswith("#!/usr/bin/env python"):
         return python
-    if name.endswith(".sh") or text.startswith(("#!/usr/bin/env bash", "#!/bin/sh", "#!/bin/bash")):
+    if name.endswith((".sh", ".cmake", ".cmake.in", "CMakeLists.txt")):
+        return shell
+    if text.startswith(("#!/usr/bin/env bash", "#!/bin/sh", "#!/bin/bash")):
         return shell
     return None
 
@@ -252,7 +268,7 @@ def check(root):
     for name in sorted({*COMMENTS, *MESSAGES}):
         if not os.path.exists(os.path.join(root, name)):
             errors.append(f"there is no {name}")
-    for top in ("include", "src", "tools", "python", "script", "examples", "bench", "tests"):
+    for top in ("include", "src", "tools", "python", "script", "examples", "bench", "tests", "cmake"):
         for folder, _, files in sorted(os.walk(os.path.join(root, top))):
             for file in sorted(files):
                 path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
@@ -275,6 +291,7 @@ KINDS = {
         'def a():\n    """{}"""\n',
         'class A:\n    """{}\n    """\n',
     ),
+    "a.cmake": ("# {}\nset(a 1)\n", "if(a)\n  # {}\nendif()\n"),
     "a": ("#!/usr/bin/env bash\n# {}\n", "#!/usr/bin/env bash\nif true; then\n  # {}\nfi\n"),
 }
 LONG = " ".join(["word"] * 26) + "."

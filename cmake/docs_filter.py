@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """docs_filter.py PAGE.md
 
-Doxygen's filter for pages: prints the page, with its links to files that are no pages (sources, pictures) turned to
-copies in $TESSERA_DOCS_OUTPUT/html/files, which it makes; and with its headings labelled, so that links to them, which
-are written for GitHub, work. Run from the project's root.
+Doxygen's filter for pages. It prints the page, with its links to files that are no pages (sources, pictures) turned to
+copies in $TESSERA_DOCS_OUTPUT/html/files, which it makes. Headings are labelled, so that links to them, which are
+written for GitHub, work. Run from the project's root.
 """
 import os
 import re

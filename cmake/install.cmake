@@ -12,8 +12,8 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME headers)
 install(TARGETS tessera EXPORT tesseraTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION ${package_dir})
 
-# An archive links only with code that checks preconditions as it does (see include/tessera/config.hpp). So the installed
-# target says whether it does, and its users need no flag. Of several configurations, Release is the one to install.
+# An archive links only with code that checks preconditions as it does (see include/tessera/config.hpp). So the
+# installed target says whether it does, and its users need no flag. With several configurations, Release is installed.
 if(TESSERA_INSTALL_SIM OR TESSERA_INSTALL_REPLAY)
   set(config ${CMAKE_BUILD_TYPE})
   if(CMAKE_CONFIGURATION_TYPES)
@@ -57,8 +57,8 @@ write_basic_package_version_file(
   COMPATIBILITY ${compatibility}
   ${any_architecture})
 
-# pkg-config finds the headers from where tessera.pc lies, so an installed tree can be moved, and its prefix chosen as
-# late as when it is installed. Unless a folder is absolute: then it stays as it is.
+# pkg-config finds the headers from where tessera.pc lies. So an installed tree can be moved, and its prefix chosen as
+# late as when it is installed. If a folder is absolute, it stays as it is.
 set(pkg_config_dir ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 if(IS_ABSOLUTE "${CMAKE_INSTALL_DATADIR}" OR IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
   set(pkg_config_prefix ${CMAKE_INSTALL_PREFIX})

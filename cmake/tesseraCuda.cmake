@@ -3,8 +3,8 @@
 # Defines tessera::cuda: tessera::tessera and the headers of the CUDA toolkit, its CCCL (Thrust, CUB) among them. The
 # same file serves a build of the project (-DTESSERA_CUDA=ON), find_package(tessera COMPONENTS cuda) and Conan.
 #
-# It links no CUDA library: which runtime a program uses, static or shared, is the program's choice (the property
-# CUDA_RUNTIME_LIBRARY of its targets, or CUDA::cudart if it has no sources in CUDA).
+# It links no CUDA library. A program chooses its runtime, static or shared: by the property CUDA_RUNTIME_LIBRARY of its
+# targets, or by CUDA::cudart if it has no sources in CUDA.
 find_package(CUDAToolkit REQUIRED)
 
 if(NOT TARGET tessera::cuda)

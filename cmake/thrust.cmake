@@ -2,8 +2,8 @@
 
 # For the tests and benchmarks of include/tessera/gpu: which of Thrust's back ends on the host can be built here, and
 # programs that nvcc compiles. Includes cuda_arch.cmake, and sets
-#   TESSERA_THRUST_BACK_ENDS  CPP, and OMP and TBB if they are here; nothing without Thrust
-#   TESSERA_THRUST            the folder of its headers: the CUDA toolkit's, or else the system's
+# - TESSERA_THRUST_BACK_ENDS: CPP, and OMP and TBB if they are here; nothing without Thrust
+# - TESSERA_THRUST: the folder of its headers, the CUDA toolkit's, or else the system's
 
 include(${CMAKE_CURRENT_LIST_DIR}/cuda_arch.cmake)
 

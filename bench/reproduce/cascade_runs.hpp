@@ -86,8 +86,8 @@ struct point {
   contestant system;
   std::size_t instances = gpus;
   double memory = 1;
-  double seconds = 40;  ///< Of arrivals.
-  double warmup = 0;    ///< Of these, not measured.
+  double seconds = 40;  ///< For which requests arrive.
+  double warmup = 0;    ///< The first of these, which are not measured.
   unloaded slo{};
 };
 

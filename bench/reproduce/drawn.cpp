@@ -22,7 +22,8 @@ using namespace reproduce;
 
 constexpr std::size_t settings_per_seed = 20;
 constexpr std::size_t requests = 3000;
-/// Of the first setting's engine. Settings that a rule was chosen by are left behind: the next time it is another.
+/// The seed of the first setting's engine. Settings that a rule was chosen by are not used again: the next time the
+/// seed is another.
 constexpr std::uint64_t first_seed = 7000;
 /// Means that differ by less than this count as equal.
 constexpr double alike = 1.02;
@@ -42,11 +43,11 @@ struct request_kind {
 struct drawn {
   std::vector<request_kind> kinds;  ///< One, or two that are as frequent.
   double reasoning = 0;             ///< Part of the output.
-  double cv = 1;                    ///< Of the gaps between arrivals.
-  double swings = 0;                ///< By what part of itself the gap does, three times.
+  double cv = 1;                    ///< Coefficient of variation of the gaps between arrivals.
+  double swings = 0;                ///< By what part of itself the gap swings, three times.
   std::string profile;
   std::size_t instances = 1;
-  double load = 1;  ///< Of what `sarathi` completes when all come at once.
+  double load = 1;  ///< Part of the rate at which `sarathi` completes requests that all come at once.
 };
 
 double between(sim::random_engine& random, double low, double high) {
@@ -133,7 +134,7 @@ constexpr std::array<metric, 6> metrics{{
 constexpr std::size_t end_to_end = 3;
 using numbers = std::array<double, metrics.size()>;
 
-/// Of one setting: what each policy gets, NaN where it does not run; ours is the last.
+/// The outcome of one setting: what each policy gets, NaN where it does not run; ours is the last.
 struct outcome {
   drawn setting;
   std::string layouts;

@@ -55,9 +55,9 @@ void ablation(results& out, const options& o, const std::vector<setting>& settin
   out.table("parts", {"setting", "workload", "variant", "metric", "mean±", "change±", "unit"}, rows);
 }
 
-// Where a queue forms, no order lowers the longest time of every bin at once; docs/design/no_order.md has the
-// statements and their proofs, for one server of a fixed speed. These instances are not of a fixed speed, so this is
-// what is observed.
+// Where a queue forms, no order lowers the longest time of every bin at once. The statements and their proofs, for one
+// server of a fixed speed, are in docs/design/no_order.md. These instances are not of a fixed speed, so this is what is
+// observed.
 void conserved(results& out, const setting& s, const std::vector<std::vector<samples>>& found) {
   std::vector<row> rows;
   const auto ratio = [&](std::size_t t, auto&& get) {

@@ -46,7 +46,7 @@ struct sample {
   bool staged = false;      ///< Whether instances were in stages.
   double good = 0;          ///< Part of the requests that are within `promise`.
   double token_s = 0;       ///< Seconds from a request's arrival to a token of it, mean over all tokens.
-  double longest_ttft = 0;  ///< Of all requests.
+  double longest_ttft = 0;  ///< The longest of all requests.
 };
 
 using samples = std::vector<sample>;  ///< One per seed.
@@ -69,7 +69,7 @@ inline metric fall_behind() {
           .in_points = true};
 }
 
-/// Answers whose SLO is missed.
+/// Answers that miss their SLO.
 inline metric slo_missed() {
   return {.name = "SLO missed, %",
           .get = [](const sample& a, const sample&) { return 100 * a.numbers.slo_violation_rate; },

@@ -117,7 +117,7 @@ void show_sweeps(results& out, const options& o, const std::vector<setting>& set
 
 // CascadeInfer's stages are planned from a history, and the best split of the pools is found on the very traffic;
 // `due-first` begins with nothing. These are its losses in the two settings, and the same runs when it is given the
-// history that `cascade` is given: changes are from the best of the others, as in the summary.
+// history that `cascade` is given. Changes are from the best of the others, as in the summary.
 void told(results& out, const options& o, std::span<const setting> settings, std::span<const found_type> found) {
   const contestant with_history{"told", [](const cluster_options& c, const rows_type& history, const rows_type& rows) {
                                   return sim::run_due_first(c, rows, history, {}, quiet);

@@ -17,15 +17,15 @@ constexpr double rate = 24;     // requests per second
 constexpr double dies_s = 120;  // after the first arrival
 constexpr double dead_s = 60;
 constexpr double length_s = 360;
-constexpr double bin_s = 5;      // of arrivals, whose mean TTFT is followed
+constexpr double bin_s = 5;      // of arrivals; the mean TTFT of each bin is followed
 constexpr double normal = 1.25;  // times what it is without the death
 constexpr std::size_t quiet_bins = 3;
 constexpr const char* objectives = "ttft=2,tpot=0.1";
 
-/// What is compared, of a run with the death and one without.
+/// What is compared between a run with the death and one without.
 struct sample {
   double ttft = 0, ttft_before = 0;  // P99 of the requests that arrive from the death to a minute after the return
-  double goodput = 0, goodput_before = 0;  // of the same, part within the objectives
+  double goodput = 0, goodput_before = 0;  // the part of the same requests that is within the objectives
   double recovered = 0, recomputed = 0;
   double settles_s = 0;  // from the death until TTFT is as without it
 };
@@ -87,7 +87,7 @@ void run(const options& o) {
   struct death {
     sim::policy policy;
     std::size_t instance;
-    std::string worker;  ///< Of systems with pools, which kind dies.
+    std::string worker;  ///< Which kind dies, in systems with pools.
   };
   std::vector<death> deaths;
   for (const sim::policy& one : sim::published_policies()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// reproduce NAME: runs a paper's evaluation in the simulator and writes its results as CSV files, with the paper's
-// numbers beside ours where it has them.
+// reproduce NAME: runs a paper's evaluation in the simulator. The results are CSV files, with the paper's numbers
+// beside ours where it has them.
 #include "reproduce.hpp"
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PARS's evaluation: how well rankings of prompts are learnt (tables II and IV of the paper), and what they are worth
+// PARS's evaluation: how well rankings of prompts are learnt (tables II and IV of the paper). Then, what they are worth
 // in a server (sections IV-D and IV-E).
 #include "pars_runs.hpp"
 
@@ -37,9 +37,9 @@ void run_all(const options& o) {
   sim::run_parallel(o.seeds, o.threads,
                     [&](std::size_t s) { c.seeds[s] = split_and_train(c.prompts, c.data, c.held_out, before, s + 1); });
   facts(c);
-  // The prompts' own answers are short and alike. How much any order can gain depends on the spread of the lengths, so
-  // the same requests are also run with the lengths of other services: the order, and so the quality of every ranking,
-  // stays.
+  // The prompts' own answers are short and alike. How much any order can gain depends on the spread of the lengths. So
+  // the same requests are also run with the lengths of other services. The order stays, and so does the quality of
+  // every ranking.
   const answerer gpt4{real ? "GPT-4's lengths" : "made-up lengths"};
   const answerer sharegpt = spread_of("ShareGPT's spread", sim::detail::sharegpt_output);
   const answerer r1 = spread_of("R1's spread", sim::detail::servegen_output);

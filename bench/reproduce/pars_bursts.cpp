@@ -51,8 +51,8 @@ void bursts(context& c, const std::vector<answerer>& answerers) {
   for (const answerer& a : answerers) add_runs(c, a.name, 0, 0, systems, burst_runs(c, systems, a));
 }
 
-// Under FCFS long and short wait alike, so that the mean latency per token is about the mean wait times the mean of
-// 1/L, and the mean wait goes with the mean of L. An order by length spares the short ones the wait. So the gain should
+// Under FCFS long and short requests wait alike. So the mean latency per token is about the mean wait times the mean of
+// 1/L. The mean wait goes with the mean of L. An order by length spares short requests the wait. So the gain should
 // grow with mean(L) x mean(1/L), whatever the model.
 void spreads(context& c) {
   std::vector<row> table;
@@ -80,8 +80,8 @@ void spreads(context& c) {
   c.out.table("spread", {"length_spread±", "scores", "fcfs_mean_ratio±", "fcfs_p90_ratio±"}, table);
 }
 
-// The burst again, scored by oracles that were made worse: the logarithm of the true length with normal noise, as much
-// as gives the tau-b named. FCFS is a tau-b of 0.
+// The burst again, scored by oracles that were made worse. Their score is the logarithm of the true length with as much
+// normal noise as gives the tau-b named. FCFS is a tau-b of 0.
 void tau_curve(context& c, const std::vector<answerer>& answerers) {
   const std::vector<double> levels =
       c.o.quick ? std::vector<double>{0, 0.5, 1}

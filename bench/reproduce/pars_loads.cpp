@@ -57,9 +57,9 @@ void rates(context& c, const std::vector<answerer>& answerers) {
   }
 }
 
-// The texts of these prompts are not published, so that the scores are made: the logarithm of the true length with as
-// much normal noise as gives the tau-b of PARS's model here. The other two models are left out: there is nothing to
-// train.
+// The texts of these prompts are not published, so the scores are made. They are the logarithm of the true length with
+// as much normal noise as gives the tau-b of PARS's model here. The other two models are left out, because there is
+// nothing to train.
 void own_prompts(context& c) {
   const sim::workload& w = sim::find_workload("r1-servegen");
   const std::size_t n = c.o.quick ? 300 : 4'000;
@@ -123,8 +123,8 @@ void run_lengths(context& c, const answerer& a) {
               table);
 }
 
-// Besides the paper's threshold, ageing that is smooth: no request is ever boosted, and the score is arrival + patience
-// x q, q in [0, 1] being the place of the predicted length among recent ones. A request that comes later by `patience`
+// Besides the paper's threshold, smooth ageing: no request is ever boosted, and the score is `arrival + patience * q`.
+// `q`, in [0, 1], is the place of the predicted length among recent ones. A request that comes later by `patience`
 // never overtakes.
 void starvation(context& c, const answerer& a) {
   std::vector<row> table;

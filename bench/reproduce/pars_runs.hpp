@@ -52,7 +52,7 @@ struct prompt {
 inline constexpr std::string_view prompts_file = "gpteacher_gpt4_prompts.jsonl";
 inline constexpr std::string_view answerers_file = "lrm_token_economy.csv";
 
-/// Prompts whose lengths follow from their words, with chance: for runs without data.
+/// Prompts with lengths that follow from their words, with chance: for runs without data.
 inline std::vector<prompt> made_up_prompts(std::size_t n) {
   constexpr std::array<std::string_view, 11> words{"the",   "cat",   "sat",   "under", "our", "old",
                                                    "table", "today", "while", "rain",  "fell"};
@@ -137,8 +137,8 @@ inline std::vector<std::vector<double>> cross_validate(const options& o, const r
   return taus;
 }
 
-/// The mean of the folds' differences. Folds share most of what they were trained on, so that their spread alone would
-/// promise too much: the variance is that of the corrected resampled t-test (Nadeau and Bengio 2003), 1/k + 1/(k - 1)
+/// The mean of the folds' differences. Folds share most of what they were trained on, so their spread alone would
+/// promise too much. The variance is that of the corrected resampled t-test (Nadeau and Bengio 2003), 1/k + 1/(k - 1)
 /// in place of 1/k.
 inline estimate difference(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> d;
@@ -162,9 +162,9 @@ struct outcome {
   sim::load_verdict load;
 };
 
-/// No request may be overtaken once it is boosted: neither by one that is not, nor by a younger one. And where the
-/// batch alone decides how many run, none may wait longer than the threshold and one residence, unless as many as the
-/// batch holds were boosted before it. Both follow from the order; here they are read off the records, in every run.
+/// No request may be overtaken once it is boosted: neither by one that is not, nor by a younger one. Where the batch
+/// alone decides how many run, a wait is at most the threshold and one residence, unless a full batch was boosted
+/// before. Both follow from the order; here they are read off the records, in every run.
 inline void check_waits(const std::vector<sim::request_record>& records, double threshold, bool batch_binds) {
   using age = std::pair<double, std::uint64_t>;
   constexpr double rounding = 1e-6;  // the scheduler's clock has ticks
@@ -225,8 +225,8 @@ inline bool fits_any_batch(const sim::profile& p, const std::vector<sim::trace_r
 }
 
 inline constexpr double never_boosted = std::numeric_limits<double>::infinity();
-/// Of the time in which requests arrive: what is left out at its beginning and at its end, while the server fills and
-/// where requests see one that empties. In a burst nothing is.
+/// The part of the arrivals' time that is left out at its beginning, while the server fills, and as much at its end.
+/// There requests see a server that empties. In a burst nothing is left out.
 inline constexpr double left_out = 0.125;
 
 inline outcome run(const sim::policy& policy, const sim::profile& p, const std::vector<sim::trace_row>& rows,
@@ -257,8 +257,8 @@ inline sim::policy by_score(double threshold = never_boosted) {
 
 // -- one seed: the requests that are served, and their scores --------------------------------------------------------
 
-/// Lengths of an answerer. With a table, the prompts keep their order by length and get the lengths that answerer has
-/// at the same rank: the order, and every tau-b, stays; the spread is the other's.
+/// Lengths of an answerer. With a table, the prompts keep their order by length and get the lengths that the answerer
+/// has at the same rank. The order and every tau-b stay; the spread is the answerer's.
 struct answerer {
   std::string name;
   std::function<double(double)> lengths{};  ///< By quantile; empty: the prompts' own.
@@ -271,8 +271,8 @@ inline answerer spread_of(std::string name, const sim::quantile_table& lengths) 
 enum scored_by : std::size_t { first_come, by_pointwise, by_listwise, by_pairwise, by_truth, scored_count };
 struct experiment {
   std::vector<sim::trace_row> rows;                       ///< Held-out prompts; arrivals and scores are set later.
-  std::array<std::vector<float>, scored_count> scores{};  ///< One per row; of `first_come` empty.
-  double tau = 0;                                         ///< Of `by_pairwise`.
+  std::array<std::vector<float>, scored_count> scores{};  ///< One per row; empty for `first_come`.
+  double tau = 0;                                         ///< The tau-b of `by_pairwise`.
   /// Requests that were served before, with the scores of `by_pairwise`: other held-out prompts. What `due-first` knows
   /// of lengths.
   std::vector<sim::trace_row> history;
@@ -421,7 +421,7 @@ struct context {
   rank::dataset data;
   std::vector<experiment> seeds;  ///< One per seed.
   std::size_t held_out = 0;
-  std::vector<row> runs{};  ///< Of runs.csv.
+  std::vector<row> runs{};  ///< The rows of runs.csv.
 };
 
 /// Per policy, the estimate over seeds of something.

@@ -23,8 +23,8 @@ namespace reproduce {
 
 namespace pars_setting {
 
-/// The paper's engine in kind: Llama 3.1 8B on one A100 with 40 GB (vendor's peaks; efficiencies as in the built-in
-/// profiles), vLLM's limit of 256 requests in a batch.
+/// The paper's engine in kind: Llama 3.1 8B on one A100 with 40 GB, and vLLM's limit of 256 requests in a batch. Peaks
+/// are the vendor's, efficiencies those of the built-in profiles.
 inline sim::profile testbed() {
   sim::profile p = sim::find_profile("h200-llama-3.1-8b");
   p.name = "a100-40gb-llama-3.1-8b";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// PASCAL's evaluation: sections III (figures 4 and 5) and V (figures 9 to 13, 15, 16 and the cost of migration), and
+// PASCAL's evaluation: sections III (figures 4 and 5) and V (figures 9 to 13, 15, 16 and the cost of migration). Then,
 // what each of the paper's rules contributes.
 #include "pascal_runs.hpp"
 

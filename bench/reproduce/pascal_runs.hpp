@@ -66,8 +66,8 @@ estimate over(const samples& all, F&& f) {
   return sim::estimate_mean(values);
 }
 
-/// How the tails of one policy compare with another's, over the bins; with the 95 % intervals of the differences in
-/// the two bins, seed by seed, in parts of the other's mean.
+/// How the tails of one policy compare with another's, over the bins. The halves are those of the 95 % intervals of the
+/// differences in the two bins, seed by seed, in parts of the other's mean.
 struct compared : comparison {
   double best_half = 0;
   double worst_half = 0;
@@ -99,11 +99,11 @@ inline constexpr std::uint64_t first_seed = 101;
 
 /// The seed of what `due-first` has seen before.
 inline constexpr std::uint64_t history_seed = 1001;
-/// Of the time in which requests arrive: what is left out at its beginning, while the cluster fills, and at its end,
-/// where requests see a cluster that empties.
+/// The part of the arrivals' time that is left out at its beginning, while the cluster fills, and as much at its end.
+/// There requests see a cluster that empties.
 inline constexpr double left_out = 0.125;
 
-/// Runs every policy on so many seeds of `workload` at `rate`.
+/// Runs every policy on `seeds` seeds of `workload` at `rate`.
 inline std::vector<samples> run_all(const options& o, const std::vector<sim::policy>& policies, const sim::workload& w,
                                     double rate, std::size_t requests, std::size_t seeds) {
   std::vector<samples> all(policies.size(), samples(seeds));
@@ -141,8 +141,8 @@ struct lookup {
 
 /// How much a workload is looked at.
 struct effort {
-  std::size_t requests;    ///< Of a run.
-  std::size_t saturating;  ///< Of a run that looks for saturation.
+  std::size_t requests;    ///< Requests of a run.
+  std::size_t saturating;  ///< Requests of a run that looks for saturation.
   std::vector<double> levels;
   /// Runs per number: far below saturation they differ little.
   [[nodiscard]] static std::size_t seeds_at(double load, std::size_t seeds) {

@@ -155,7 +155,7 @@ inline double saturation_rate(const sim::workload& w, std::size_t requests, std:
 
 }  // namespace pascal_setting
 
-/// So many of a profile, with so many blocks, or as many as there is memory for, for rows of any length.
+/// `instances` instances of a profile, for rows of any length. Each has `blocks` blocks; 0: what its memory holds.
 inline cluster_options servers(const rows_type& rows, std::string_view name, std::size_t instances,
                                std::size_t blocks = 0) {
   const sim::profile profile = sim::find_profile(name);

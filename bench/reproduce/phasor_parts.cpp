@@ -48,7 +48,7 @@ void fragmentation(results& out, const options& o) {
             rows);
 }
 
-// Figure 7: the production mix, 35 requests a second from 90 s to 210 s, as many as four of these workers cannot
+// Figure 7: the production mix. From 90 s to 210 s, 35 requests a second come, more than four of these workers can
 // compute. The mean length of the longest prefill queue over that of the others.
 void skew(results& out, const options& o) {
   const contestant by_memory{"memory-aware",
@@ -69,8 +69,8 @@ void skew(results& out, const options& o) {
   out.table("queues", {"routing", "queue_skew±", "ttft_p99_s±"}, rows);
 }
 
-// Table 2, relative to DistServe: P99 TTFT of summaries at 10 requests a second, P99 end to end of code at 10 and of
-// the mix at 30, and the capacity of figure 5.
+// Table 2 and the capacity of figure 5, relative to DistServe. P99 TTFT is that of summaries at 10 requests a second.
+// P99 end to end is that of code at 10 and of the mix at 30.
 void ablation(results& out, const options& o) {
   const std::vector<contestant> all{splitwise(),
                                     distserve(),

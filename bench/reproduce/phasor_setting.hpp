@@ -142,8 +142,8 @@ inline rows_type steady(const archetype& a, double rate, std::size_t requests, s
   return sim::generate(a, {{static_cast<double>(requests) / rate, rate}}, burst_cv, seed);
 }
 
-/// How many times the requests in flight come before those that count, and a quarter of these besides: the loop starts
-/// with all at once, which no loop in progress does, and a policy that learns has not learned yet.
+/// Before the requests that count come `warmup_rounds` times the requests in flight, and a quarter of those that count.
+/// The loop starts with all at once, which no loop in progress does. Besides, a policy that learns has not learned yet.
 inline constexpr std::size_t warmup_rounds = 4;
 
 /// The most requests in flight, up to `most`, with P99 of TTFT and TPOT within the promises, of `requests` of them:

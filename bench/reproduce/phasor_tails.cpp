@@ -124,8 +124,8 @@ void latency(results& out, const options& o) {
             {against("Splitwise", -38.9, splitwise_332), against("DistServe, 4/4", -25.7, distserve_44),
              against("DistServe, planned", {}, distserve_planned), against("DistServe, best split", {}, distserve_best),
              against("colocated", {}, colocated)});
-  // So far a sequence whose KV waits for a decode worker holds no memory, which the paper leaves open. In DistServe it
-  // holds the prefill worker's.
+  // So far a sequence holds no memory while its KV waits for a decode worker, which the paper leaves open. In DistServe
+  // it holds the prefill worker's.
   const auto some = [&](std::initializer_list<double> of) {
     return o.quick ? std::vector<double>{20} : std::vector<double>{of};
   };

@@ -19,8 +19,8 @@
 /// @file
 /// What the reproductions of the papers' evaluations share: results as CSV files. Each reproduction adds itself to
 /// `reproductions()`, in the source of its name beside this one. Parts of a long one are in sources of their own, and
-/// what they share is in a header `NAME_runs.hpp`. docs/results/plot.py draws the files, and a page beside them is
-/// written by hand.
+/// what they share is in a header `NAME_runs.hpp`. The files are drawn by docs/results/plot.py, and a page beside them
+/// is written by hand.
 
 namespace reproduce {
 
@@ -95,8 +95,9 @@ class results {
   std::vector<std::pair<std::string, std::string>> files_;  ///< Name and text.
 };
 
-/// The columns of `load_cells`: of how many runs the queue grows, of how many no queue but the number that runs grows,
-/// of how many nothing grows; and by what part of the arrivals the queue grows, in per cent, mean over all runs.
+/// The columns of `load_cells`. The first three count the runs in which the queue grows, in which only the number that
+/// runs grows, and in which nothing grows. The last is the part of the arrivals by which the queue grows, in per cent,
+/// mean over all runs.
 inline const std::vector<std::string> load_columns{"overload_runs", "unsettled_runs", "carried_runs", "backlog_pct"};
 [[nodiscard]] std::vector<cell> load_cells(const std::vector<sim::load_verdict>& runs);
 

@@ -35,7 +35,7 @@ class Output:
 
 
 class Engine:
-    """A core with its requests, and a model whose token is a function of the sequence's length."""
+    """A core with its requests, and a model that makes its token from the sequence's length."""
 
     def __init__(self, policy: str = "fcfs", output: type = Output, **options: Any) -> None:
         self.requests: dict[str, Request] = {}

@@ -273,7 +273,7 @@ def test_prompts_are_deferred() -> None:
     counts, *_ = e.plan(chunk=30)
     assert counts == {"a": 1, "b": 30, "c": 30}
     e.answer(counts, {"a": [4], "b": [4]})
-    # If nobody decodes, nothing is gained by waiting.
+    # If no request decodes, nothing is gained by waiting.
     e.core.cancel(e.slots["a"])
     e.core.cancel(e.slots["b"])
     assert e.plan(chunk=30, defer=True)[0] == {"c": 30}
@@ -356,7 +356,7 @@ def test_an_end_that_is_found_late() -> None:
 
 
 def tokens_by_tenant(weights: list[int], rounds: int) -> list[int]:
-    """Tokens that two tenants get who always have requests; the first has had a long queue from the beginning."""
+    """Tokens that two tenants get, which always have requests; the first has had a long queue from the beginning."""
     e = Engine("vtc", residents=4, weights=weights)
     for i in range(200):
         e.add(Request(f"0 {i}", [i] * 20, 20), tenant=0)
@@ -435,8 +435,8 @@ def test_who_has_a_long_prompt_is_held(prompt_pace: float, order: list[str]) -> 
 def test_a_step_that_goes_on_from_the_latest_is_as_if_made_anew(
     policy: str, second_runner: bool, in_flight: int
 ) -> None:
-    """The dict and the list of a step become the next one's. Another core makes them anew: by its runner's books nobody
-    was in the step before."""
+    """The dict and the list of a step become the next one's. Another core makes them anew: by its runner's books no
+    request was in the step before."""
     rng = random.Random(5)
     options = {"quantum": 20} if policy == "round_robin" else {}
     engines = [
@@ -474,7 +474,7 @@ def test_a_step_that_goes_on_from_the_latest_is_as_if_made_anew(
         went_on += set(a[0]) != set(before) and len(set(a[0]) & set(before)) > 4
         preempted += len(a[9])
         chunks += any(count > 1 for count in a[0].values())
-        # Whoever keeps those of a step finds them as they were.
+        # A caller that keeps those of a step finds them as they were.
         for items, ids, counts, kept in seen:
             assert list(counts.items()) == items and kept == ids
         seen = seen[-2:] if rng.random() < 0.7 else []
@@ -502,7 +502,7 @@ def test_an_answer_makes_way_for_reasoning_where_that_gains_more_than_the_move_c
     for _ in range(48):
         counts = e.plan(budget=512)[0]
         e.answer(counts, {i: [3] for i in counts})
-    # 100 tokens, two who are here: 0.2 s or 20 s of their time.
+    # 100 tokens, two requests are here: 0.2 s or 20 s of their time.
     e.add(Request("thought", [2] * 100, 10), reasons=True, end_of_reasoning=9)
     counts, _, fresh, *_, preempted, _ = e.plan(budget=512)
     assert preempted == ({"answer"} if makes_way else set())
@@ -510,8 +510,8 @@ def test_an_answer_makes_way_for_reasoning_where_that_gains_more_than_the_move_c
 
 
 def test_one_that_goes_costs_as_much_however_many_share_its_prompt() -> None:
-    """With KV events the core knows who has a block's tokens: finding one of many who share them must not be a search
-    of all."""
+    """With KV events the core knows which requests have a block's tokens. Finding one of many that share them must not
+    be a search of all."""
 
     def seconds_of_a_cancel(live: int) -> float:
         e = Engine(caching=True, tells=True, blocks=128)

@@ -61,7 +61,7 @@ def test_stages_by_length() -> None:
     book.set_range(2, 8, 1000)
     assert book.rank(prompt=70) == [0]
     assert book.rank(prompt=81, choices=3) == [1, 2]
-    # Whose range it is, is not there: anybody is better than nobody.
+    # The replica with this range is not there: any replica is better than none.
     assert book.rank(prompt=81, only=[0]) == [0]
     # Outgrown: the answer goes on in the next stage.
     assert book.place(7, 65, 1.0) == 0
@@ -88,7 +88,7 @@ def test_random_choices_are_the_seeds() -> None:
 
     for policy in ("power_of_two", "fill_to_level"):
         assert choices(policy, 1) == choices(policy, 1) != choices(policy, 2)
-    # Of two different ones the shorter queue: never the longest of all.
+    # The shorter queue of two different ones: never the longest of all.
     book = book_of("power_of_two", [Load(1), Load(1), Load(5)])
     assert {book.rank(10)[0] for _ in range(100)} == {0, 1}
     book = book_of("fill_to_level", [Load(0), Load(3), Load(9)])
@@ -105,7 +105,7 @@ def test_a_burst_spreads_before_any_report() -> None:
         book = book_of(policy, [Load()] * 4)
         places = [book.place(i, 50, 1.0) for i in range(8)]
         if policy == "least_kv":
-            continue  # it does not see who waits, but for ties
+            continue  # it sees waiting requests only to break ties
         assert sorted(places) == [0, 0, 1, 1, 2, 2, 3, 3], policy
 
 
@@ -130,7 +130,7 @@ def test_phi_time_places_by_prompts_and_moves_by_memory() -> None:
     for i in range(2):
         book.join(i, 1, 100, 0.0, prefill_budget=1000.0, prefill_square=0.001)
     assert book.place(1, 600, 1.0) == 0 and book.place(2, 250, 1.0) == 1
-    # Of the one 600 + 0.001 * 600² of 1,000 are left, of the other 250 + 62.5.
+    # The first has 600 + 0.001 * 600² of 1,000 to compute, the other 250 + 62.5.
     assert book.view(0)["time_phi"] == pytest.approx(0.04) and book.view(1)["time_phi"] == pytest.approx(0.6875)
     assert book.place(3, 240, 1.5) == 1
     for request, replica in ((1, 0), (2, 1), (3, 1)):
@@ -446,7 +446,7 @@ def test_a_request_that_kills_engines_is_tried_twice() -> None:
 def test_what_kv_can_be_transferred() -> None:
     # 100 tokens in blocks of 16: one more is generated, and the KV of all but it is 7 blocks.
     assert fleet.plan_export(100, 16) == (1, 100, 7, True)
-    # They fill their blocks: with one more the target would begin a block that nobody exported.
+    # They fill their blocks: with one more the target would begin a block that was not exported.
     assert fleet.plan_export(96, 16) == (2, 97, 7, True)
     assert not fleet.plan_export(96, 1).whole
     for length in range(1, 200):

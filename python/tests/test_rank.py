@@ -136,7 +136,7 @@ def test_a_predictor_learns_lengths_from_the_outputs_that_end() -> None:
     for ask, length in kinds.items():
         _, expected = predictor.predict(request(0, as_ids([f"Please {ask} about bees number 7"])[0]))
         assert 0.6 * length < expected < 1.8 * length
-    # Those that are cut off say nothing, nor those that nobody has asked about.
+    # Those that are cut off say nothing, nor do those that no score was asked for.
     seen = predictor.seen
     predictor.ended(request(0, None, 3), is_whole=False)
     predictor.ended(request(99, None, 3), is_whole=True)

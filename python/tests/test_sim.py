@@ -291,7 +291,7 @@ def test_a_workload_of_ones_own(tmp_path: Path) -> None:
     run = sim.replay("fcfs", mine, **small)
     assert run.requests["answer_tokens"].tolist() == [5, 6, 7]
     assert run.requests["arrival"].tolist() == [0, 0.5, 2]
-    # By 2 s the others have long been done: it has waited for nobody.
+    # By 2 s the others have long been done: it has waited for none.
     alone = sim.replay("fcfs", sim.workload(arrival_s=[0], prompt_tokens=[30], output_tokens=[7]), **small)
     assert run.requests["e2e"][2] == pytest.approx(alone.requests["e2e"][0])
     trace = tmp_path / "t.csv"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 // expect: tessera: Order is not a queue_discipline for this request type
 // expect: the discipline lacks .bool displaces\(const R& waiting, const R& resident\) const noexcept.
 

@@ -63,7 +63,7 @@ struct attention_case {
       indptr.push_back(blocks);
     }
     indices.resize(static_cast<std::size_t>(blocks));
-    std::iota(indices.begin(), indices.end(), 1);  // one block is nobody's
+    std::iota(indices.begin(), indices.end(), 1);  // one block belongs to no row
     std::shuffle(indices.begin(), indices.end(), random);
     pool.assign(static_cast<std::size_t>(layout.block * (blocks + 2)), not_a_number);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -91,7 +91,7 @@ struct attention_case {
     for (const batch_row& r : rows) n += static_cast<std::size_t>(r.count);
     return n;
   }
-  /// Of a key in the pool.
+  /// Where a key is in the pool.
   [[nodiscard]] std::size_t place(std::size_t row, std::int32_t position, std::int32_t head) const {
     const std::int64_t block = indices[static_cast<std::size_t>(indptr[row] + position / shape.block_size)];
     return static_cast<std::size_t>(block * layout.block + layout.layer + head * layout.head +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The attention kernels on the emulated device, against softmax attention in double precision; and against themselves:
-// a query's result must be the same bits however its sequence was cut.
+// The attention kernels on the emulated device, against softmax attention in double precision, and against themselves.
+// A query's result must be the same bits however its sequence was cut.
 #include "cuda/attention_case.hpp"
 
 #include "support/catch.hpp"

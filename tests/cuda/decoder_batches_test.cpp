@@ -174,7 +174,7 @@ TEST_CASE("decoder: rows that do not sample") {
     const auto next = d.step(rest.view());
     REQUIRE(next.sampled.size() == 1);
     CHECK(next.sampled[0] == alone()[2][0]);
-    batch none;  // nobody samples
+    batch none;  // no sequence samples
     none.add(a, 5, blocks);
     CHECK(d.step(none.view()).sampled.empty());
     CHECK_THROWS_AS(d.logits(0), device_error);

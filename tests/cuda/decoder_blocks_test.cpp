@@ -206,7 +206,7 @@ TEST_CASE("decoder: neighbouring blocks that have no neighbouring places") {
   CHECK(made == alone()[4]);
 }
 
-TEST_CASE("decoder: a sequence whose blocks were dropped is computed again") {
+TEST_CASE("decoder: a sequence is computed again after its blocks were dropped") {
   device_decoder d{small()};
   block_list blocks{64};
   sequence s{some_prompts()[4]};

@@ -87,7 +87,7 @@ TEST_CASE("decoder: batches that would corrupt memory are refused, and change no
   CHECK(d.step({}).sampled.empty());
 }
 
-// Nobody waits for a step before the next is launched: its tokens are taken on the device.
+// The next step is launched without a wait for the one before: that step's tokens are taken on the device.
 TEST_CASE("decoder: two steps in flight give the tokens of one") {
   decoder_options options = small();
   options.in_flight = 2;

@@ -165,7 +165,7 @@ void add(outcome_counts& to, const outcome_counts& n) {
   to.swapped += n.swapped;
 }
 
-/// 60 requests by a decoder of its own, whose tokens are held against those of their sequences alone.
+/// 60 requests by a decoder of its own. Their tokens are compared with those of their sequences alone.
 outcome_counts random_load_alone(const composition& c, const setting& s, std::uint64_t seed) {
   fake_decoder fake{decoder_of(s)};
   return random_load(c, s, seed, 60, fake, alone);
@@ -192,8 +192,8 @@ TEST_CASE("engine: swapped and recomputed requests have the tokens of their sequ
   }
 }
 
-// Tokens of a step are known when the next one has been launched; where the scheduler is not told how long requests
-// get, that they have ended, too.
+// Tokens of a step are known when the next one has been launched. If the scheduler is not told how long requests get,
+// the same holds for their ends.
 TEST_CASE("engine: with two steps in flight requests have the tokens of their sequences alone") {
   for (const composition& c : compositions()) {
     const auto run = [&](const setting& s, std::uint64_t seed) { return random_load_alone(c, s, seed); };
@@ -247,7 +247,7 @@ TEST_CASE("engine: two steps in flight give the tokens of one, and take in vain 
     CHECK(one.first == two.first);
     CHECK(one.first == late.first);
     CHECK(one.second == 0);
-    CHECK(two.second == 0);  // lengths were known: nobody is in a step after its last
+    CHECK(two.second == 0);  // lengths were known: no request is in a step after its last
     // At most a token, or a chunk that it would not have needed, for each of the 40.
     CHECK(late.second > 0);
     CHECK(late.second <= 40);
@@ -342,7 +342,7 @@ TEST_CASE("engine: a plan becomes a batch over the scheduler's own block table")
   REQUIRE(batch.copies.size() == 1);
   CHECK((batch.copies[0].from == 4 && batch.copies[0].to == 9));
   CHECK(batch.swap_in.empty());
-  CHECK_THROWS_AS(e.launch(plan, batch), device_error);  // nobody wrote what `a` reads
+  CHECK_THROWS_AS(e.launch(plan, batch), device_error);  // what `a` reads was never written
   plan.fetch = std::span<const tessera::kv_fetch<served>>{static_cast<const tessera::kv_fetch<served>*>(nullptr), 0};
   const tessera::kv_fetch<served> fetched{&a, 0, d};
   plan.fetch = {&fetched, 1};

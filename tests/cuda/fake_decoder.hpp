@@ -12,10 +12,10 @@
 #include <vector>
 
 /// @file
-/// A decoder without a model. Its KV of a token is a number made of the token and its position; the token that it
-/// samples is a hash of all KV of the sequence, read back through the block table, in order. So a wrong block, a copy
-/// that is missing, late or of another block, a wrong position or a wrong order shows as a wrong token; and what no
-/// engine may ask for is refused. `next` says the same of a sequence without any of it.
+/// A decoder without a model. Its KV of a token is a number made of the token and its position. The token that it
+/// samples is a hash of all KV of the sequence, read back through the block table, in order. So a wrong token shows a
+/// wrong block, position or order, and a copy that is missing, late or of another block. What no engine may ask for is
+/// refused. `next` says the same of a sequence without any of it.
 
 namespace cuda_decode_test {
 
@@ -76,7 +76,7 @@ class fake_decoder final : public decoder {
   void split(split_policy p) override { policy = p; }
 
   // What tests set.
-  std::function<step_times(const step_batch&)> cost{};  ///< Of a step; it may move a clock.
+  std::function<step_times(const step_batch&)> cost{};  ///< The times of a step; it may move a clock.
   std::function<double(const step_batch&)> attention{};
   std::size_t fail_at = static_cast<std::size_t>(-1);  ///< The step that throws.
   bool shared_blocks = false;  ///< Rows may share blocks, as when only time matters; nothing is read back.
@@ -88,7 +88,7 @@ class fake_decoder final : public decoder {
   static constexpr std::uint64_t nothing = 0;
   static constexpr std::uint64_t seed = 0x2545f4914f6cdd1d;
 
-  /// A step that was launched: it has been computed, but nobody may know.
+  /// A step that was launched: it has been computed, but its tokens may not be read yet.
   struct flying {
     std::vector<std::int32_t> sampled;
     step_times times;
@@ -138,7 +138,7 @@ class fake_decoder final : public decoder {
 
   [[nodiscard]] flying& slot(std::size_t step) { return steps_in_flight_[step % steps_in_flight_.size()]; }
 
-  /// A token, or what the step before has sampled, if nobody can know it yet.
+  /// A token, or what the step before has sampled, if it cannot be known yet.
   [[nodiscard]] std::int32_t known(std::int32_t t) const {
     if (t >= 0) return t;
     const auto place = static_cast<std::size_t>(-1 - std::int64_t{t});

@@ -113,7 +113,7 @@ void fill(device::stream& s, const device::buffer<bf16>& b) {
   s.synchronize();
 }
 
-// Of a plain copy, reading and writing together.
+// The bandwidth of a plain copy, reading and writing together.
 double copy_bandwidth(device::stream& s) {
   const std::size_t bytes = std::size_t{1} << 30;
   const device::buffer<std::uint8_t> a(bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The decoder on a GPU against the model in plain loops, a sequence preempted and resumed, and a step of a model of
-// real size: a plain program, for nvcc, linked with safetensors.cpp. Exits with 77 where there is no GPU.
+// real size. A plain program for nvcc, linked with safetensors.cpp. Exits with 77 where there is no GPU.
 
 #include <decoder.cuh>
 

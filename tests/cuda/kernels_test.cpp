@@ -53,7 +53,7 @@ std::vector<bf16> numbers(std::mt19937& random, std::size_t n, float spread = 2)
   return out;
 }
 
-/// Whether a stored number is what it should be, but for one rounding.
+/// Whether a stored number is what it should be, except for one rounding.
 bool near(bf16 stored, double expected) {
   return std::abs(to_float(stored) - expected) <= std::abs(expected) * (1.0 / 256 + 1e-4) + 1e-30;
 }

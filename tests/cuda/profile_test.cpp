@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The profiler on a device whose times are a formula: it must find the formula.
+// The profiler on a device with times that a formula gives: it must find the formula.
 #include "profile.hpp"
 #include "cuda/virtual_device.hpp"
 

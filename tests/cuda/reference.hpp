@@ -15,8 +15,8 @@
 #include <vector>
 
 /// @file
-/// The model in plain loops: one token at a time, keys and values in one piece, sums in double; rounded to bf16 where
-/// the kernels store bf16.
+/// The model in plain loops: one token at a time, keys and values in one piece, sums in double. Values are rounded to
+/// bf16 where the kernels store bf16.
 
 namespace test {
 

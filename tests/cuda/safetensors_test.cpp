@@ -159,7 +159,7 @@ TEST_CASE("safetensors: malformed files are refused with a reason") {
         "tensor a has type F16; only BF16 is supported");
 }
 
-TEST_CASE("safetensors: a shape whose size is no 64-bit number") {
+TEST_CASE("safetensors: a shape with a size that is no 64-bit number") {
   const folder f;
   const std::string path = f.file(
       "m.safetensors", whole(R"({"a":{"dtype":"BF16","shape":[4294967296,4294967296],"data_offsets":[0,0]}})", ""));

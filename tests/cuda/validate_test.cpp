@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// The whole chain on a device whose times are a formula: measured, simulated, and run.
+// The whole chain on a device with times that a formula gives: measured, simulated, and run.
 #include "validate.hpp"
 #include "cuda/virtual_device.hpp"
 #include "profile.hpp"
@@ -58,8 +58,8 @@ TEST_CASE("validate: the simulator tells what the loop will do") {
   CHECK(!holds(wrong));
 }
 
-// What script/gpu measures, on a device with the times that an H100 might have: weights and KV are read at 85 % of its
-// bandwidth, or 600 Tflop/s bind; with the uniform split, batches wait for their longest sequence.
+// What script/gpu measures, on a device with the times that an H100 might have. Weights and KV are read at 85 % of its
+// bandwidth, or 600 Tflop/s bind. With the uniform split, batches wait for their longest sequence.
 TEST_CASE("validate: the loads of script/gpu on a device like an H100") {
   for (const split_policy split : {split_policy::balanced, split_policy::uniform}) {
     decoder_options d{.shape = model_shapes().back(),

@@ -9,22 +9,22 @@
 #include <cstdint>
 
 /// @file
-/// The fake decoder on a clock of its own: a step takes what a formula says, to the last bit, and nothing else takes
-/// any time.
+/// The fake decoder on a clock of its own: a step takes what a formula says, to the last bit. Nothing else takes any
+/// time.
 
 namespace cuda_decode_test {
 
 /// Seconds, by what a step does.
 struct step_cost {
-  double step = 5e-3;           ///< Of any step with rows.
+  double step = 5e-3;           ///< Any step with rows.
   double weights = 0;           ///< Read once, while the matrix products are computed: the longer of both counts.
-  double product = 0;           ///< Of a token, in the matrix products.
-  double row = 2e-6;            ///< Of a decode row.
-  double context_token = 4e-8;  ///< That a decode row reads.
-  double prompt_token = 2e-5;   ///< Of a chunk.
-  double pair = 5e-10;          ///< Of a chunk's query and a context token before it.
-  double block = 4e-5;          ///< Copied, either way.
-  double tail = 0;              ///< Of a context token of the longest decode row above the mean, uniform split.
+  double product = 0;           ///< Per token, in the matrix products.
+  double row = 2e-6;            ///< Per decode row.
+  double context_token = 4e-8;  ///< Per context token that a decode row reads.
+  double prompt_token = 2e-5;   ///< Per token of a chunk.
+  double pair = 5e-10;          ///< Per query of a chunk and context token before it.
+  double block = 4e-5;          ///< Per block that is copied, either way.
+  double tail = 0;              ///< Per context token of the longest decode row above the mean, uniform split.
 
   [[nodiscard]] double operator()(const step_batch& b, bool uniform) const {
     double seconds = b.rows.empty() ? 0 : step;
@@ -87,7 +87,7 @@ struct virtual_device {
   fake_decoder fake;
 };
 
-/// Of a made-up model, so that the formula is the whole truth.
+/// Options of a made-up model, so that the formula is the whole truth.
 [[nodiscard]] inline decoder_options virtual_options() {
   return {.shape = model_shapes().front(),
           .weights = {},

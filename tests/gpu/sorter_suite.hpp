@@ -296,7 +296,7 @@ class sorter_suite {
     T* data_;
   };
 
-  /// A workspace of exactly so many bytes, and whether anything was written behind it.
+  /// A workspace of exactly `bytes` bytes, and whether anything was written behind it.
   class scratch {
    public:
     scratch(Memory& memory, std::size_t bytes) : memory_{memory}, size_{bytes}, data_{memory.allocate(bytes + canary)} {
@@ -328,7 +328,7 @@ class sorter_suite {
     std::iota(all.begin(), all.end(), 0U);
     return all;
   }
-  /// Of [0, limit).
+  /// A random number in [0, limit).
   std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>(random_() % limit); }
 
   std::vector<std::uint32_t> random_offsets(std::size_t n, std::size_t segments) {

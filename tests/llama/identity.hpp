@@ -23,8 +23,8 @@
 #include <vector>
 
 /// @file
-/// What becomes of a sequence must not depend on who runs beside it, on whether it was interrupted, or on where it
-/// runs: its logits are compared to the last bit with those of the same sequence alone in a context of its own.
+/// What becomes of a sequence must not depend on the sequences beside it, on interruptions, or on where it runs. Its
+/// logits are compared to the last bit with those of the same sequence alone in a context of its own.
 ///
 /// Everything here goes through the adapter and a scheduler; the server is not involved.
 
@@ -76,7 +76,7 @@ template <template <class, class, class, class, class> class Composition>
 using drafting = Composition<recorded, tessera::kv::block_pool, tessera::kv::csr_tables, tessera::gate::in_line,
                              tessera::draft::per_request>;
 
-/// Limits with so many blocks of 16 tokens.
+/// Limits with `blocks` blocks of 16 tokens, and `host_blocks` in host memory.
 inline tessera::scheduler_limits room(std::size_t blocks, std::size_t host_blocks) {
   return {.blocks = blocks, .residents = slots, .host_blocks = host_blocks, .max_length = tokens{longest}};
 }
@@ -184,7 +184,7 @@ world run(const model& m, std::size_t n, std::size_t instances, const typename S
   return run<Scheduler>(m, n, instances, limits, moves_in_hundred, seed, drafts, [](const auto& /*plan*/) {});
 }
 
-/// Each request alone in a context that nobody used before, its prompt in one step.
+/// Each request alone in a context that was not used before, its prompt in one step.
 inline world alone(const model& m, std::size_t n) {
   std::deque<recorded> requests;
   fill(requests, n);

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// Models whose layers differ: the engine keeps KV of a window, or a state, and frees or overwrites it by itself. What
-// was preempted has the logits that it has alone, to the last bit, all the same.
+// Models with layers that differ: the engine keeps KV of a window, or a state, and frees or overwrites it by itself. A
+// preempted sequence has the logits that it has alone, to the last bit, all the same.
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <string>
 
-// If our block pool admits, llama.cpp has room: over many random steps with preemptions, hang-ups and moves,
-// llama_decode never answers anything but 0 (the engine throws), llama.cpp holds exactly the sequences that the
+// If our block pool admits, llama.cpp has room. Over many random steps with preemptions, hang-ups and moves,
+// llama_decode never answers anything but 0 (the engine throws). The sequences in llama.cpp are exactly those that the
 // schedulers count, and at the end nothing is left. TESSERA_LLAMA_STEPS sets the number of steps per case (default
 // 3,000).
 

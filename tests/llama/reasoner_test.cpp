@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
-// The tiny reasoning model, whose answers can be checked: under every composition, with preemptions, with moves between
-// slots and contexts and with hang-ups of others, each prompt gets the very same text, and nearly all of it is right.
+// The tiny reasoning model, with answers that can be checked. Under every composition, with preemptions, with moves
+// between slots and contexts and with hang-ups of others, each prompt gets the very same text. Nearly all of it is
+// right.
 
 namespace {
 
@@ -137,7 +138,7 @@ TEST_CASE("the tiny reasoner says the same under every composition, and it is ri
   std::vector<task> tasks;
   for (std::size_t i = 0; i < 240; ++i) tasks.push_back(make_task(rng, 1 + i % 12));
 
-  // Plenty of everything, and nobody disturbs.
+  // Plenty of everything, and nothing disturbs.
   server_options plenty;
   plenty.unified = false;
   plenty.limits.blocks = 16 * 16;

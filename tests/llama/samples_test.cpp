@@ -15,9 +15,9 @@
 #include <memory>
 #include <vector>
 
-// Several answers to one prompt, which is computed once: each is what a request of its own with its seed says, under
-// every composition, preempted or not, with one pool of cells, where they share the prompt's, and with a part for each
-// slot.
+// Several answers to one prompt, which is computed once: each is what a request of its own with its seed says. This
+// holds under every composition, preempted or not. It holds with one pool of cells, where they share the prompt's, and
+// with a part for each slot.
 
 namespace {
 
@@ -64,7 +64,7 @@ std::vector<group> make_groups(const model& m, std::size_t n) {
 }
 
 struct result {
-  std::vector<std::vector<llama_token>> texts;  ///< Of each sample of each group, in order.
+  std::vector<std::vector<llama_token>> texts;  ///< One for each sample of each group, in order.
   server_counts counts;
 };
 
@@ -161,7 +161,7 @@ TEST_CASE("samples of a prompt say what requests of their own with these seeds s
   CHECK(preemptions > 300);
 }
 
-TEST_CASE("samples: who hangs up before, while and after they are made") {
+TEST_CASE("samples: hang-ups before, while and after they are made") {
   const model& m = test::random_model();
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
@@ -208,7 +208,7 @@ TEST_CASE("samples: who hangs up before, while and after they are made") {
       REQUIRE(s->inconsistency() == "");
     }
     CHECK(s->in_use() == server::usage{});
-    // Who is left was a sample of one that ended before.
+    // A request that is left was a sample of one that ended before.
     for (const served& r : requests) CHECK(r.state().life == tessera::lifecycle::idle);
     CHECK(closed + requests.size() == all);
     CHECK(closed > 12);

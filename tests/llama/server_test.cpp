@@ -116,7 +116,7 @@ TEST_CASE("a reader gets the whole answer, in order, no faster than asked for") 
       CHECK(got[i].second == r.sequence[prompt + reasoning + i]);
       if (i > 0) CHECK(got[i].first - got[i - 1].first >= 0.5 - 1e-9);
     }
-    // The engine was eight times as fast as the reader: nobody waited.
+    // The engine was eight times as fast as the reader, which never waited.
     CHECK(r.record.qoe == 1.0);
     CHECK(r.record.reasoning_tokens == static_cast<std::int64_t>(reasoning));
     CHECK(r.record.answer_tokens == static_cast<std::int64_t>(20 - reasoning));

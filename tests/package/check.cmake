@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DWAY=... -DSOURCE_DIR=... -DBUILD_DIR=... -DVERSION=... -DGENERATOR=... -DMAKE_PROGRAM=... -DCOMPILER=...
 #       -DSCRATCH=... -P check.cmake
+#
 # Consumes the library in one of its ways, from nothing, in SCRATCH, and runs the result. The ways conan and vcpkg need
-# more: see the files that they include, and tests/CMakeLists.txt. Each takes seconds: none compiles more than a few small
-# sources. The archives are those of the build that runs the test.
+# more: see the files that they include, and tests/CMakeLists.txt. Each takes seconds: none compiles more than a few
+# small sources. The archives are those of the build that runs the test.
 
 cmake_minimum_required(VERSION 3.25)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-# The port in port/, without vcpkg: the portfile runs as it is, over stand-ins for the functions of vcpkg that it calls,
-# and what it leaves is held to what vcpkg checks after a build. Included by check.cmake.
+# The port in port/, without vcpkg. The portfile runs as it is, over stand-ins for the functions of vcpkg that it calls.
+# What it leaves is held to what vcpkg checks after a build. Included by check.cmake.
 
 # The manifest says the version of the headers, and its features are those that the portfile knows.
 file(READ ${PORT_DIR}/vcpkg.json manifest)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 # Which requests the version file satisfies: those of this minor version before 1.0.0, of this major version from then
-# on; with any size of a pointer if headers alone are installed, because they have none. Included by check.cmake.
+# on. If headers alone are installed, any size of a pointer is right, because they have none. Included by check.cmake.
 
 install(${SCRATCH}/prefix)
 
@@ -51,7 +51,7 @@ foreach(pointer 4 8)
   endif()
 endforeach()
 
-# The other place that says the version, for people who cite.
+# The other place that says the version, for citations.
 file(STRINGS ${SOURCE_DIR}/CITATION.cff line REGEX "^version:")
 if(NOT line STREQUAL "version: ${VERSION}")
   message(FATAL_ERROR "CITATION.cff says '${line}', the headers say ${VERSION}")

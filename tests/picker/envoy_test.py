@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""endpoint_picker behind a real Envoy, by examples/endpoint_picker/envoy.yaml, in front of engines whose token is a
-function of all before it.
+"""endpoint_picker behind a real Envoy, by examples/endpoint_picker/envoy.yaml, in front of engines. Each token of these
+is a function of all before it.
 
 envoy_test.py PICKER ENVOY.YAML    ENVOY is on the PATH, or where script/envoy has put it; else 77: skipped.
 """
@@ -238,7 +238,7 @@ class BehindEnvoy(unittest.TestCase):
     def ask(self, body: bytes, **headers: str) -> tuple[int, bytes, str]:
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience)
         with contextlib.closing(c):
-            # Who is refused before all is said may find nobody who listens to the rest.
+            # A request that is refused before it is sent whole may find that the rest is not read.
             with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                 c.request("POST", "/v1/completions", body, {"content-type": "application/json", **headers})
             answer = http.client.HTTPResponse(c.sock, method="POST")
@@ -255,7 +255,7 @@ class BehindEnvoy(unittest.TestCase):
         return engine
 
     def rests(self) -> None:
-        """Nobody is in the book any more."""
+        """No request is in the book any more."""
         until("an empty book", lambda: not any(e.get("own", 0) for e in self.picker.book()["endpoints"]))
 
     def test_streams_come_whole_and_are_spread(self) -> None:

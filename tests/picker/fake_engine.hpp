@@ -69,7 +69,7 @@ class connection {
   int fd_;
 };
 
-/// Connects to 127.0.0.1; -1 if nobody listens.
+/// Connects to 127.0.0.1; -1 if nothing listens.
 inline int connect_to(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to{};
@@ -106,7 +106,7 @@ class fake_engine {
     for (std::thread& t : threads_) t.join();
   }
 
-  /// kill -9: nobody listens any more, and all connections end.
+  /// kill -9: nothing listens any more, and all connections end.
   void die() {
     if (dead_.exchange(true)) return;
     ::shutdown(listener_, SHUT_RDWR);

@@ -110,7 +110,7 @@ class picker_process {
   [[nodiscard]] const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   /// All streams from now on are over a channel of this kind.
   void connect(const std::shared_ptr<grpc::ChannelCredentials>& how, grpc::ChannelArguments arguments) {
-    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // fixed windows: else gRPC takes megabytes that nobody has read
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // fixed windows: else gRPC takes megabytes that have not been read
     channel_ = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port_), how, arguments);
   }
   void write(const std::string& text) const {
@@ -144,7 +144,7 @@ class picker_process {
     signal(SIGUSR1);
     return nlohmann::json::parse(line());
   }
-  /// Whether it knows so many endpoints, all of them ready and none on its way out.
+  /// Whether it knows `n` endpoints, all of them ready and none on its way out.
   bool has_ready(std::size_t n) {
     const auto s = state();
     for (const auto& e : s["endpoints"]) {
@@ -299,7 +299,7 @@ class gateway_stream {
 
 /// What a picker has said to a request.
 struct choice {
-  int status = 0;  ///< Of its own answer, if it gave one.
+  int status = 0;  ///< The status of its own answer, if it gave one.
   std::vector<std::string> endpoints;
   std::string body;      ///< As it came back.
   std::string metadata;  ///< The destination in the dynamic metadata.

@@ -30,7 +30,7 @@ void print(const std::string& what, std::vector<double> us) {
 }
 double since(clock::time_point t) { return std::chrono::duration<double, std::micro>(clock::now() - t).count(); }
 
-/// A chat of about so many bytes.
+/// A chat of about `bytes` bytes.
 std::string chat_of(std::size_t bytes) {
   std::string text = R"({"model":"m","stream":true,"max_tokens":256,"messages":[{"role":"user","content":")";
   while (text.size() < bytes) text += "the quick brown fox ";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The book behind all streams: endpoints that come, report, restart, drain and come back; who is chosen.
+// The book behind all streams: endpoints that come, report, restart, drain and come back; which of them are chosen.
 
 #include "picker.hpp"
 
@@ -58,7 +58,7 @@ std::string first_of(const std::string& destination) { return destination.substr
 
 }  // namespace
 
-TEST_CASE("nobody is chosen who has not said what it is") {
+TEST_CASE("an endpoint that has not said what it is is not chosen") {
   picker p{{}};
   p.list(some(2));
   CHECK_FALSE(p.ready());
@@ -117,7 +117,7 @@ TEST_CASE("fallbacks are others, in the order of rank, as many as there are") {
   CHECK(named == std::set<std::string>{address_of(1), address_of(2), address_of(3)});
 }
 
-TEST_CASE("only endpoints of the subset are chosen; of an empty one nobody is") {
+TEST_CASE("only endpoints of the subset are chosen; of an empty subset none is") {
   picker p{{}};
   p.list(some(3));
   all_report(p, idle, 0);
@@ -127,7 +127,7 @@ TEST_CASE("only endpoints of the subset are chosen; of an empty one nobody is") 
   CHECK(p.pick({.subset = &none}, at(0)).what == decision::kind::none_ready);
 }
 
-TEST_CASE("roles, models and lengths decide who may be chosen") {
+TEST_CASE("roles, models and lengths decide which endpoints may be chosen") {
   picker p{{}};
   p.list(read_endpoints("f", R"({"endpoints": [
     {"address": "10.0.0.1:80", "role": "prefill"}, {"address": "10.0.0.2:80", "labels": {"model": "a"}, "lengths": [0, 100]},
@@ -152,7 +152,7 @@ TEST_CASE("a request that needs all of a large engine goes there") {
   CHECK(first_of(p.pick({.token_ids = 100}, at(0)).destination) == address_of(1));
 }
 
-TEST_CASE("what may be shed is shed when all who could take it are busy, and nothing else is") {
+TEST_CASE("what may be shed is shed when all that could take it are busy, and nothing else is") {
   picker p{{.shed_kv = 0.8, .shed_waiting = 5}};
   endpoint_list list = some(2);
   list.objectives = {{"batch", -1}, {"chat", 0}};
@@ -207,7 +207,7 @@ TEST_CASE("a system prompt that all requests have is counted once") {
   CHECK(endpoint_of(p, address_of(1))["kv_held"] == 0);
 }
 
-TEST_CASE("who is alone has no load but its own, however old a report is") {
+TEST_CASE("a picker that is alone counts only its own load, however old a report is") {
   picker p{{.policy = "shortest_queue", .alone = true}};
   p.list(some(2));
   all_report(p, idle, 0);
@@ -221,7 +221,7 @@ TEST_CASE("who is alone has no load but its own, however old a report is") {
   CHECK(endpoint_of(p, first_of(d.destination))["requests"] == 0);
 }
 
-TEST_CASE("an endpoint whose process began anew has lost what it had") {
+TEST_CASE("an endpoint with a new process has lost what it had") {
   picker p{{}};
   p.list(some(1));
   all_report(p, idle, 0);
@@ -236,7 +236,7 @@ TEST_CASE("an endpoint whose process began anew has lost what it had") {
   CHECK(p.ready());
 }
 
-TEST_CASE("an endpoint that nobody can reach is chosen only if there is no other") {
+TEST_CASE("an endpoint that cannot be reached is chosen only if there is no other") {
   picker p{{.choices = 1}};
   p.list(some(2));
   all_report(p, idle, 0);
@@ -286,7 +286,7 @@ TEST_CASE("an endpoint that comes back while it drains is another one, and the o
   CHECK(p.size() == 0);
 }
 
-TEST_CASE("metrics that were asked of who is gone are nobody's") {
+TEST_CASE("metrics that were asked of an endpoint that is gone are not another's") {
   picker p{{}};
   p.list(some(1));
   const auto old = p.targets();
@@ -308,7 +308,7 @@ TEST_CASE("when the gateway's first choice did not answer, the request is where 
   p.served(d.place, second, {.token_ids = 160}, at(1));
   CHECK(endpoint_of(p, first)["own"] == 0);
   CHECK(endpoint_of(p, second)["own"] == 1);
-  p.served(d.place, "10.9.9.9:80", {}, at(1));  // who is not known is nobody
+  p.served(d.place, "10.9.9.9:80", {}, at(1));  // an unknown address is no endpoint
   CHECK(endpoint_of(p, second)["own"] == 1);
   p.release(d.place);
   CHECK(p.size() == 0);
@@ -323,7 +323,7 @@ TEST_CASE("a full book turns requests away") {
   CHECK(p.pick({}, at(0)).what == decision::kind::full);
   p.release(a.place);
   CHECK(p.pick({}, at(0)).what == decision::kind::chosen);
-  p.tick(at(10'000));  // whoever is not named for a lease is given back
+  p.tick(at(10'000));  // a request that is not named for a lease is given back
   CHECK(p.size() == 0);
 }
 
@@ -348,7 +348,7 @@ TEST_CASE("bodies of all streams together are bounded") {
   CHECK(p.buffered() == 0);
 }
 
-TEST_CASE("random lives of endpoints and requests: nobody goes to who is gone, and books end at zero") {
+TEST_CASE("random lives of endpoints and requests: none goes to an endpoint that is gone, and books end at zero") {
   for (std::uint64_t seed = 1; seed != 60; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 draw{seed};

@@ -132,13 +132,13 @@ TEST_CASE("an engine that dies: requests that were there break off as they would
   CHECK(t.whole + t.broken == 16 * 8);
   CHECK(t.broken <= 16);  // those that ran there when it died, and none after
   CHECK(soon([&] { return f.picker->empty(); }));
-  // Now it is known, and nobody is sent there first.
+  // Now it is known, and no request is sent there first.
   CHECK(soon([&] { return f.picker->state()["endpoints"][0]["silent"] == true; }));
   for (int i = 0; i != 6; ++i) CHECK(request(*f.picker, {1}, 1).served != f.engines[0]->where());
   CHECK(f.picker->errors().find(f.engines[0]->where() + ": Connection refused") != std::string::npos);
 }
 
-TEST_CASE("metrics that hang, lie outside their format, never end or are not there keep nobody waiting") {
+TEST_CASE("metrics that hang, lie outside their format, never end or are not there keep no request waiting") {
   for (const auto how : {fake_engine::metrics::hang, fake_engine::metrics::garbage, fake_engine::metrics::endless,
                          fake_engine::metrics::not_found}) {
     INFO(static_cast<int>(how));
@@ -229,7 +229,7 @@ TEST_CASE("what may be shed is shed when engines are busy") {
 
 TEST_CASE("silent and half-open streams end, and cost nothing after that") {
   fleet of_requests{1, {"--request-silence", "1", "--request-time", "1.5"}};
-  // Of its own: a busy machine may take a second over a request that is to be answered.
+  // A fleet of its own, because a busy machine may take a second over a request that is to be answered.
   fleet of_answers{1, {"--answer-silence", "2"}};
   picker_process& p = *of_requests.picker;
   picker_process& q = *of_answers.picker;
@@ -328,7 +328,7 @@ TEST_CASE("more streams than may be are refused, and only these") {
   CHECK(status_of(*f.picker, valid_body()) == 0);
 }
 
-TEST_CASE("endpoints change under load: nobody is sent to who is gone, those that run go on") {
+TEST_CASE("endpoints change under load: no request is sent to one that is gone, those that run go on") {
   fleet f{4, {}, 2ms};
   std::atomic<bool> ends{false};
   std::thread changes{[&] {

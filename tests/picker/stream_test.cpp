@@ -234,7 +234,7 @@ TEST_CASE("what is too large is 413 or 431, as soon as that is seen") {
   }
 }
 
-TEST_CASE("nobody ready is 503, a subset with nobody too; what may be shed is 429") {
+TEST_CASE("no ready endpoint is 503, a subset without one too; what may be shed is 429") {
   {
     fixture f;
     f.book.list({});
@@ -393,7 +393,7 @@ TEST_CASE("an answer without end costs what one message costs") {
   CHECK(f.book.size() == 1);
 }
 
-TEST_CASE("who was served is where the request is") {
+TEST_CASE("the request is where it was served") {
   fixture f;
   f.say(headers());
   f.say(body(ask, true));

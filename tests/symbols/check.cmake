@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DCOMPILER=... -DFLAGS=... -DINCLUDES=... -DNM=... -DSOURCE=... -DOBJECT=... -P check.cmake
 #
-# Compiles SOURCE, which instantiates a component and calls all of it, as an engine would for production, and looks at
+# Compiles SOURCE, which instantiates a component and calls all of it, as an engine would for production. Then looks at
 # what the object asks of the rest of the program: no heap, no exceptions, no locks, no clocks, no virtual calls. A
 # control source says what must be found in it with lines "// violates: REGEX".
 

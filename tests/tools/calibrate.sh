@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The contract of calibrate: steps that were made from known numbers are told by the 14 points, noise hurts little, and
-# bad input is one message, exit code 2 and nothing written. The steps are made here, by the formula of step_timer.
+# The contract of calibrate. Steps that were made from known numbers are told by the 14 points, and noise hurts little.
+# Bad input is one message, exit code 2 and nothing written. The steps are made here, by the formula of step_timer.
 
 set -euo pipefail
 [[ -n ${TESSERA_CALIBRATE:-} ]] || exit 77

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Real steps and runs, measured by others (docs/results/fidelity says by whom): fitted to the 14 points, the errors of
-# the other steps; a table of prompts past its end; runs of vLLM from one constant. The data are not part of this
-# project: without them, in ../shared/data/measured, this is skipped.
+# Real steps and runs, measured by others, which docs/results/fidelity names. Checked are the errors of the steps other
+# than the 14 points that are fitted, and a table of prompts past its end. Runs of vLLM are checked from one constant.
+# The data are not part of this project: without them, in ../shared/data/measured, this is skipped.
 
 set -euo pipefail
 [[ -n ${TESSERA_CALIBRATE:-} ]] || exit 77

@@ -19,7 +19,7 @@ cmp a.txt b.txt || fail "the number of threads matters"
 awk '/^policy/ { table = 1 } table && length($0) > 112 { exit 1 } /^$/ { if (table) exit 0 }' a.txt || fail "too wide: $(cat a.txt)"
 grep -q '^fcfs: [0-9]* instances; with [0-9]* instances, ' a.txt || fail "no word about less: $(cat a.txt)"
 grep -q ' fewest, [0-9]* instances, which is [0-9.]* for a million output tokens' a.txt || fail "no conclusion: $(cat a.txt)"
-# Of several seeds all must meet the objectives: as many instances as the worst of them needs alone.
+# With several seeds all must meet the objectives: as many instances as the worst of them needs alone.
 for seed in 1 2 3; do
   "$capacity" "${load[@]}" --rate 20 "${slo[@]}" --policies fcfs --seed $seed --json seed$seed.json > /dev/null
 done
@@ -193,7 +193,7 @@ refused "${load[@]}" "${slo[@]}" --price-per-gpu-hour 0
 refused "${load[@]}" "${slo[@]}" --find rate --instances 2 --fault die:0@1
 refused "${load[@]}" "${slo[@]}" --jobs 0
 refused "${load[@]}" "${slo[@]}" --jobs 02
-# Of so many requests nothing is drawn but what the first seed needs before they are refused.
+# Such a number of requests is refused before anything is drawn, except what the first seed needs.
 (ulimit -v 4000000; refused --workload azure-conv --requests 1000000 --seeds 100 "${slo[@]}" --policy fcfs --jobs 1 --instances-max 1)
 grep -q 'GiB of memory' err.txt || fail "too many requests: $(cat err.txt)"
 printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n' > kept.csv && cp kept.csv copy.csv

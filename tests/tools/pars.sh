@@ -53,7 +53,7 @@ server=(--instances 1 --profile h200-llama-3.1-8b --max-batch 16)
 sed -n 's/.*"output_tokens":\([0-9]*\),"score":\([-0-9.e]*\)}$/\1 \2/p' scored.jsonl >a.txt
 tail -n +2 scored.csv | awk -F, '{ print $3, $6 }' >b.txt
 paste -d ' ' a.txt b.txt | awk '{ d = $2 - $4; if ($1 != $3 || d * d > 1e-10) exit 1; ++n } END { exit n != 600 }' || fail "trace and lines differ"
-# A queue forms, and knowing who is short pays, nearly as much as knowing the future.
+# A queue forms. To know which request is short pays nearly as much as to know the future.
 below "$(of pars)" "$(of fcfs)" 0.5 "pars against fcfs"
 below "$(of sjf)" "$(of pars)" 1 "the oracle against pars"
 below "$(of pars)" "$(of sjf)" 1.5 "pars against the oracle"

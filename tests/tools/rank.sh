@@ -130,7 +130,7 @@ refused 'bad.jsonl:2:38: expected a number that a double can hold' train --data 
 python3 -c 'print("{\"prompt\": \"a\", \"more\": " + "[" * 100000 + "]" * 100000 + "}")' >bad.jsonl
 refused 'at most 512 deep'                 score --data bad.jsonl --model a.rank
 refused '.: expected'                      score --data . --model a.rank
-# Weights whose sum is no number, in a file that is whole.
+# Weights with a sum that is no number, in a file that is whole.
 python3 - <<'P'
 import struct
 data = bytearray(open("a.rank", "rb").read())

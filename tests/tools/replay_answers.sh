@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# What replay says of its own: what was run, who wins, who could not take part; sweeps; standard output; signals.
+# What replay says of its own: what was run, which policy wins, and which could not take part. Then sweeps, standard
+# output and signals.
 
 set -euo pipefail
 replay=$TESSERA_REPLAY
@@ -14,7 +15,7 @@ run > a.txt
 more --seed 2 --json second.json --csv second.csv > second.txt
 more --seeds 3 > three.txt
 
-# Who reads a file must know what was run; and a table fits a page.
+# A reader of a file must know what was run; and a table fits a page.
 python3 - <<'P'
 import csv, json
 for r in json.load(open("second.json")):
@@ -31,7 +32,7 @@ P
 grep -q ' has the \| share the ' a.txt || fail "nobody wins: $(cat a.txt)"
 grep -q TPOT a.txt && head -6 second.txt | grep -q goodput || fail "columns are missing: $(cat second.txt)"
 
-# Whoever cannot take part is a remark; with nobody left it is an error.
+# A policy that cannot take part is a remark; with none left it is an error.
 run --policy fcfs,pars,phasor --instances 2 --rate 10 > some.txt
 grep -q '^fcfs ' some.txt || fail "the others do not end a table: $(cat some.txt)"
 grep -q '^Left out: the policy pars needs a score' some.txt && grep -q '^Left out: the policy phasor needs at least 3' some.txt ||

@@ -84,7 +84,8 @@ grep -q '^fcfs ' orders.txt && fail "policies that nobody named: $(cat orders.tx
 run --requests 50 --order two-phase > orders.txt
 grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders beside policies: $(cat orders.txt)"
 
-# Routers that know their own books and old reports: said, in the JSON, and not for who places by himself.
+# Routers that know their own books and old reports are named, also in the JSON. They do not apply to a policy that
+# places requests by itself.
 run --policy fcfs,due-first --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
 grep -q 'behind 4 routers with shares, with reports of 2 s' routers.txt || fail "no word about routers: $(cat routers.txt)"
 grep -q '^Left out: the policy due-first places requests by itself' routers.txt || fail "due-first knows no routers: $(cat routers.txt)"
@@ -174,7 +175,7 @@ run --policy distserve --csv four.csv > four.txt
 cmp -s six.csv four.csv && fail "the pools do not matter"
 run --policy distserve,splitwise --instances 4 --pools auto --slo ttft_p90=60,tpot_p90=5 --jobs 2 > auto.txt
 grep -q '^distserve: pools [1-3]/[1-3]/0, which carry [0-9.]* times' auto.txt || fail "no plan: $(cat auto.txt)"
-# Of many instances only those that are used cost something.
+# With many instances, only those that are used cost something.
 "$replay" --workload azure-conv --requests 20 --instances 65536 --policy fcfs > many.txt
 
 # Prefixes and sessions: what is found is said, and what is not read is named; without a cache nothing is found.

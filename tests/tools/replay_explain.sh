@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# replay --explain: a timeline for each policy that agrees with the columns, and changes nothing; a question that makes no
-# sense is one message and exit code 2.
+# replay --explain: a timeline for each policy that agrees with the columns, and changes nothing. A question that makes
+# no sense is one message and exit code 2.
 
 set -euo pipefail
 replay=$TESSERA_REPLAY
@@ -39,7 +39,7 @@ for run in json.load(open("asked.json")):
     assert len(placed["seen"]) == 4 and placed["why"]
     assert sum(e.get("tokens", 0) for e in events if e["what"] == "generates") > 0
 P
-# Whose a request is, and what stood in front, is in the CSV as in the JSON.
+# The tenant of a request, and the routers in front, are in the CSV as in the JSON.
 "$replay" --workload noisy-neighbour --requests 200 --policy fcfs,vtc --routers 3 --report-interval 0.5 --csv t.csv > t.txt
 python3 - <<'P'
 import csv

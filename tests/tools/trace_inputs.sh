@@ -18,7 +18,7 @@ run() {
   "$TESSERA_REPLAY" --trace "$file" --policy fcfs --instances 1 "$@" >out.txt 2>err.txt || code=$?
   ran=$((ran + 1))
 }
-# reads FILE WHAT REMARK [ARGS...]: it is read, as so many requests at such a rate, with such a remark.
+# reads FILE WHAT REMARK [ARGS...]: the file is read, and REMARK is said. WHAT: how many requests, at what rate.
 reads() {
   local file=$1 what=$2 remark=$3
   shift 3

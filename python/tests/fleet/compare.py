@@ -49,7 +49,7 @@ def mixed(draw: random.Random) -> tuple[int, int]:
     return (min(prompt * 10, 8000), output) if draw.random() < 0.05 else (prompt, output)
 
 
-#: Levels, and the quantiles there of prompts and outputs of an hour of a service: `azure-conv` of the simulator, whose
+#: Levels, and the quantiles there of prompts and outputs of an hour of a service: `azure-conv` of the simulator. Its
 #: source is said there (tessera/sim/input/workload.hpp).
 levels = [
     0,
@@ -165,8 +165,8 @@ def quantile(table: list[float], u: float) -> float:
     return table[i - 1] + part * (table[i] - table[i - 1])
 
 
-#: The simulator's `h100-96gb-qwen-32b`: 24.4 ms to read the weights and launch, 0.09 ms for the KV of 1,000 tokens, and
-#: 0.11 ms of arithmetic for a token of a prompt.
+#: The simulator's `h100-96gb-qwen-32b`: 24.4 ms to read the weights and launch, and 0.09 ms for the KV of 1,000 tokens.
+#: A token of a prompt takes 0.11 ms of arithmetic.
 h100 = {
     "seqs": 256,
     "budget": 8192,
@@ -195,7 +195,7 @@ engine = {
     "stream_interval": 16,
 }
 
-#: Nobody hangs here: whoever has no token yet waits.
+#: No engine hangs here: a request that has no token yet waits.
 endless = Patience(first=1e6, token=1e6, place=1e6)
 
 
@@ -219,8 +219,8 @@ async def first_token(router: Router, ids: list[int], output: int, end: list[flo
 
 
 async def saturation(scenario: str) -> float:
-    """Requests a second that eight engines take when there are always more: eight times what one takes, between the
-    first and the last tenth of its requests, where it is full."""
+    """Requests a second that eight engines take when there are always more. It is eight times what one takes between
+    the first and the last tenth of its requests, where it is full."""
     lengths, options = scenarios[scenario]
     router, engines = fleet_of("shortest_queue", options, 1)
     draw = random.Random(0)
@@ -240,8 +240,9 @@ async def saturation(scenario: str) -> float:
 
 
 def floor(engines: list[FakeEngine], prompt: int, now: float) -> float:
-    """What no router could make the TTFT less than, whatever it knew: at the engine where that is least, what is left
-    of the step, and the prompt's own steps with those that run there now, and with no other prompt."""
+    """What no router could make the TTFT less than, whatever it knew: the least of all engines. At each engine it is
+    what is left of the step, and the prompt's own steps. These have the requests that run there now, and no other
+    prompt."""
 
     def on(e: FakeEngine) -> float:
         first, left = max(e.step_ends, now + e.latency) - now, prompt

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """examples/ray in a Ray of its own, for tests: started, looked at, and ended with all that it has started.
 
-A machine that is busy makes everything late. So nothing here judges how long something takes: what is waited for is an
-event, and `until` says what did not come, and what the processes said, when `patience` is over.
+A machine that is busy makes everything late. So nothing here judges how long something takes. What is waited for is an
+event. When `patience` is over, `until` says what did not come, and what the processes said.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ app = here.parents[3] / "examples" / "ray" / "app.py"
 patience = float(os.environ.get("TESSERA_FLEET_PATIENCE", "400"))
 
 #: For engines on a CPU. Without the last the engine's core and its worker are two processes, and each spins while it
-#: waits for the other: four processes that spin on two cores leave little to whoever has work. Ray gives its workers 15
-#: of niceness, and beside anybody who compiles they get next to nothing.
+#: waits for the other. Four processes that spin on two cores leave little to those that have work. Ray gives its
+#: workers 15 of niceness, and next to a compiler they get next to nothing.
 environment = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -93,7 +93,7 @@ class Endpoint:
         subprocess.run(["rm", "-rf", self.folder], check=False)
 
     def kill(self, pid: int) -> None:
-        """kill -9. What it has in shared memory is removed at the end, for it cannot do that any more."""
+        """kill -9. What it has in shared memory is removed at the end, because it cannot do that any more."""
         self._remember(pid)
         print(f"killed: {pid}, {Path(f'/proc/{pid}/cmdline').read_bytes()[:32]!r}")
         os.kill(pid, signal.SIGKILL)
@@ -108,8 +108,8 @@ class Endpoint:
         return marked(self.mark, title)
 
     def cores(self) -> list[int]:
-        """The cores of vLLM's engines, which replicas start. Not by what they call themselves: a process whose
-        environment was changed before cannot always do that."""
+        """The cores of vLLM's engines, which replicas start. They are not found by what they call themselves: a process
+        that had its environment changed before cannot always do that."""
         replicas = self.pids(replica)
         return [pid for pid in self.pids("") if parent_of(pid) in replicas and is_core(pid)]
 
@@ -165,7 +165,7 @@ class Endpoint:
             return error
 
     def full(self, replicas: int) -> Callable[[], Any]:
-        """Whether so many replicas are in the book."""
+        """Whether `replicas` replicas are in the book."""
         return lambda: len(self.book()["replicas"]) == replicas
 
     async def settled(self) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def is_core(pid: int) -> bool:
 
 
 def end_all(mark: str) -> None:
-    """Kills them. Who is killed may have been about to start others: until there are none. (A zombie has no
+    """Kills them, until there are none: a process that is killed may have been about to start others. (A zombie has no
     environment.)"""
     while left := marked(mark):
         for pid in left:
@@ -258,7 +258,7 @@ def prompts(n: int, seed: int, least: int = 20, most: int = 120) -> list[list[in
 
 
 async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int, moves: bool = True) -> str:
-    """What is said to these, greedily. By who samples of one token, too, but who samples does not move."""
+    """What is said to these, greedily. A request that samples from one token is greedy too, but it does not move."""
     got = ""
     how: dict[str, Any] = {"ignore_eos": True} if moves else {"ignore_eos": True, "top_k": 1}
     stream = await client.completions.create(

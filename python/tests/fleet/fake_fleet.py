@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Some fake engines, a router, and clients that check what they get, in virtual time.
 
-After each test: every stream that lives is whole, no token came twice, none is missing, books are back at zero, and no
-engine holds anything for longer than a lease.
+After each test every stream that lives is whole: no token came twice, and none is missing. Books are back at zero, and
+no engine holds anything for longer than a lease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ quick = Patience(first=20.0, token=2.0, place=20.0, move=5.0)
 
 
 class Unfenced:
-    """A replica of which nobody can make sure that it is dead."""
+    """A replica that offers no way to make sure that it is dead."""
 
     def __init__(self, engine: FakeEngine) -> None:
         self.stream = engine.stream
@@ -101,7 +101,7 @@ class Fleet:
         await asyncio.sleep(self.options["export_lease"] + 1)
         for e in self.engines:
             if not (e.dead or e.core_dead or e.hung):
-                # Leases end when somebody looks: the next request does.
+                # Leases end when the engine looks: at the next request it does.
                 async for _ in e.stream(Call([3], 0, 1, "test")):
                     pass
                 assert (e.free, e.live, e.exports) == (e.blocks, 0, {}), e.name

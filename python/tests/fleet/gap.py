@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a client sees of a request that goes on at another engine: the longest gap between two of its tokens, when it
-moves with its KV (fork), with and without a leap, when its engine fails it and the other computes it anew, and when it
-stays; and when what happened in a move.
+"""What a client sees of a request that goes on at another engine: the longest gap between two of its tokens. The
+request moves with its KV (fork), with and without a leap. Or its engine fails it, and the other computes it anew. Or it
+stays. Further, when what happened in a move.
 
 python python/tests/fleet/gap.py [--length 1500] [--times 12]
 python python/tests/fleet/gap.py --paper [--length 1500]
@@ -37,8 +37,8 @@ before, after = 40, 60
 
 
 class Fails:
-    """An engine whose streams break off when they are told to. What comes takes `back` seconds to come; when the
-    streams of a move were asked for, and said something first and last, is in `seen`, one for both engines."""
+    """An engine with streams that break off when they are told to. What comes takes `back` seconds to come. `seen`, one
+    for both engines, has when the streams of a move were asked for, and when they said something first and last."""
 
     def __init__(self, engine: Any, seen: dict[str, float], back: float = 0.0, leaps: bool = True) -> None:
         self.engine = engine
@@ -68,8 +68,8 @@ class Fails:
 
 
 async def one(router: Router, engines: dict[str, Fails], how: str, ids: list[int]) -> dict[str, float]:
-    """Milliseconds: the longest gap before the moment, and from then on; a step; and when, from the moment on, what
-    happened in a move."""
+    """Milliseconds: the longest gap before the moment, the longest from then on, and a step. Further, when, from the
+    moment on, what happened in a move."""
     seen = next(iter(engines.values())).seen
     seen.clear()
     times: list[float] = []
@@ -143,7 +143,7 @@ async def a_move(
             async for _ in e.stream(Call([3], 0, 10_000, "beside", {"ignore_eos": True})):
                 pass
 
-        # Somebody else is there, so that its steps begin when they do.
+        # Another stream is there, so that the engine's steps begin when they do.
         await asyncio.sleep(draw.random() * 0.007)
         beside.append(asyncio.ensure_future(read()))
     ids = [draw.randrange(3, 1000) for _ in range(o.length - before - draw.randrange(16))]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Parts of examples/ray by themselves: what a replica says of exceptions of vLLM, what clients are told of what they
-ask wrongly, and the watch over replicas of Ray. Needs neither Ray nor vLLM; what is a matter of HTTP needs FastAPI."""
+"""Parts of examples/ray by themselves: what a replica says of exceptions of vLLM, and what clients are told of what
+they ask wrongly. Further, the watch over replicas of Ray. Needs neither Ray nor vLLM; what is a matter of HTTP needs
+FastAPI."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Generate(Exception):
 
 @pytest.fixture
 def vllm(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What a replica needs of vLLM, without it. `raises`: by whom, and what."""
+    """What a replica needs of vLLM, without it. `params` and `generate`: what each of them raises."""
     how = SimpleNamespace(params=None, generate=None)
 
     def sampling_params(**said: Any) -> Any:
@@ -109,7 +110,7 @@ def test_what_vllm_rejects_is_the_requests_fault_and_no_death(vllm: SimpleNamesp
     ):
         vllm.generate = error
         assert asyncio.run(said_by(vllm))[1:] == [{"failure": kind, "why": why}]
-    # Whoever hears of its end from a task that has failed over some value is not at fault.
+    # A request that hears of its end from a task that has failed over some value is not at fault.
     vllm.generate = wrapped
     assert asyncio.run(said_by(vllm, errored=True))[1:] == [{"failure": "died", "why": "the engine is dead"}]
 
@@ -365,7 +366,7 @@ def test_the_watch_outlives_what_goes_wrong_with_a_replica(front: Any, caplog: p
         del ray.curr_replicas["a"]
         await asyncio.sleep(0.05)
         assert router.names() == ["b", "c"]
-        # And something that concerns nobody in particular.
+        # And something that concerns no replica in particular.
         tick, router.tick = router.tick, lambda: 1 / 0  # type: ignore[method-assign]
         await asyncio.sleep(0.02)
         assert "division by zero" in caplog.text and not watch.done()
@@ -390,7 +391,7 @@ def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any
         await asyncio.sleep(0.5)
         assert router.names() == ["a", "b", "c"] and router.book.shown() == [0, 1, 2]
         listed = dict(ray.curr_replicas)
-        # One has died: somebody has found out, and Ray drops it. Its controller does not know yet, and lists it again.
+        # One has died: the router knows, and Ray drops it. Its controller does not know yet, and lists it again.
         router.gone("a")
         del ray.curr_replicas["a"]
         await asyncio.sleep(0.5)
@@ -419,7 +420,7 @@ def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any
         router.book.release(7, entry.number)
         await asyncio.sleep(0.5)
         assert router.names() == ["c"] and not watch.done()
-        # Who is dead and is listed all the time stays so.
+        # A replica that is dead and is listed all the time stays so.
         await asyncio.sleep(70)
         assert router.names() == ["c"]
         watch.cancel()

@@ -23,7 +23,7 @@ def words(tokens: list[int]) -> str:
     return "".join(f" {t}" for t in tokens)
 
 
-# Room for an answer that would take longer than anybody waits.
+# Room for an answer that would take longer than any test waits.
 endless = ("--longest", "200000", "--engine-options", '{"blocks": 16384}')
 
 
@@ -132,7 +132,7 @@ def test_a_client_that_hangs_up_stops_the_engine(fake: Endpoint) -> None:
             lambda: any(v["reported"] == 1 for v in fake.book()["replicas"].values()),
         )
         await stream.close()
-        # By itself it would go on for 150,000 steps of 10 ms, and that is longer than anybody waits here.
+        # By itself it would go on for 150,000 steps of 10 ms, and that is longer than any test waits here.
         assert patience < 1500
         await fake.settled()
         await fake.soon(

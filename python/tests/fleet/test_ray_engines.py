@@ -4,7 +4,7 @@ Skipped where there is no Ray, vLLM or NIXL.
 
 One start of the engines serves all tests that do not need others. `alone` is an engine by itself, which has ended
 before they begin: two cores are few. The tests of processes that are killed (`-k kill_9`) do without it, in a few
-minutes: there the oracles are the sums, and what the same engines say while nobody moves and nobody is killed.
+minutes. There the oracles are the sums, and what the same engines say while none is killed and no request moves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ sys.path.insert(0, str(here.parents[1] / "vllm"))
 import reasoner  # noqa: E402
 
 block = 32
-#: Tokens of an answer. Of these the model needs half; beyond its end it goes on with something, for an answer of
+#: Tokens of an answer. The model needs half of these. Beyond its end it goes on with something, because an answer of
 #: fifteen tokens ends before it could move.
 most = 320
 engine_options: dict[str, Any] = {
@@ -86,8 +86,8 @@ def run_engine(script: str, said: Any) -> Any:
 
 
 def one_engine(model: str, ids: list[list[int]]) -> Any:
-    """What an engine by itself says to these prompts, one after the other, and by its KV events: tokens of the first
-    prompt that it has after that; of another; of the first after all others."""
+    """What an engine by itself says to these prompts, one after the other. Further, by its KV events, tokens of the
+    first prompt that it has after that, of another, and of the first after all others."""
     options = engine_options | {"num_gpu_blocks_override": 64}
     script = f"""
 import asyncio, json, os, sys
@@ -156,7 +156,7 @@ class Alone:
     """What one engine says to the sums, one after the other."""
 
     says: list[list[int]]
-    #: By its KV events: tokens of the first prompt that it has after that; of another; of the first after all others.
+    #: By its KV events: tokens of the first prompt that it has after that, of another, of the first after all others.
     cached: list[int]
 
 
@@ -175,7 +175,7 @@ def test_a_real_engine_says_what_it_has_cached(alone: Alone, model: Model) -> No
 
 
 def test_a_real_engine_says_what_is_wrong_and_lives(model: Model) -> None:
-    """What it rejects is the request's fault, whoever of vLLM says so, and it serves the next one."""
+    """What it rejects is the request's fault, whatever part of vLLM says so, and it serves the next one."""
     ids = reasoner.encode(model.sums[0])
     wrong: list[tuple[list[int], dict[str, Any]]] = [
         *((ids, p) for p in ({"top_p": 0}, {"temperature": 2.5}, {"temperature": -1}, {"min_p": 2})),
@@ -215,9 +215,9 @@ def engines(model: Model) -> Iterator[Endpoint]:
     options = {**engine_options, "kv_transfer_config": {"kv_buffer_device": "cpu"}}
     e = Endpoint(
         *("--model", model.folder, "--name", "tiny", "--replicas", "2", "--block-size", str(block), "--longest", "512"),
-        # There is memory for all: who moves does so because its reasoning has ended.
+        # There is memory for all: a request that moves does so because its reasoning has ended.
         *("--policy", "pascal", "--end-of-reasoning", str(reasoner.end_of_reasoning), "--moves", "--tight", "0"),
-        # Nobody hangs here: whoever is silent has no processor.
+        # No engine hangs here: one that is silent has no processor.
         *("--settings", '{"lease": 600}', "--hang", str(patience), "--first", str(patience)),
         *("--engine-options", json.dumps(options)),
     )
@@ -229,7 +229,7 @@ def engines(model: Model) -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def undisturbed(engines: Endpoint, model: Model) -> list[str]:
-    """What the engines say to the sums when nobody moves and nobody is killed: right, and then something."""
+    """What the engines say to the sums when no request moves and no engine is killed: right, and then something."""
     got: list[str] = []
 
     async def run(client: AsyncOpenAI) -> None:
@@ -281,10 +281,10 @@ def send(pids: list[int], signal_number: int) -> None:
 
 
 async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> dict[str, str]:
-    """A request's move that goes no further, for the cores of both engines are stopped. Not met by chance, for a move
-    may last milliseconds: answers go where fewer reason, so one engine stands still until nobody reasons at the other,
-    and then that one does. The other goes by the moment: an engine may be an answer ahead of what has been heard of it.
-    `begin` begins streams.
+    """A request's move that goes no further, because the cores of both engines are stopped. It is not met by chance,
+    because a move may last milliseconds. Answers go where fewer reason. So one engine stands still until no request
+    reasons at the other, and then the other stands still. The engine that goes does so by the moment: it may be an
+    answer ahead of what has been heard of it. `begin` begins streams.
     """
 
     async def book() -> tuple[dict[str, int], list[dict[str, str]]]:
@@ -317,7 +317,7 @@ async def in_a_move(e: Endpoint, cores: dict[str, int], begin: Callable[[], None
 async def while_all_run(e: Endpoint, cores: dict[str, int], begin: Callable[[], None]) -> str | None:
     """The name of an engine in the middle of its requests, if the moment was not missed; the cores of both are stopped.
     `begin` begins streams."""
-    # Nobody ends before both have requests, however fast they are and whoever else has work.
+    # No request ends before both have some, however fast they are and whatever else has work.
     send([*cores.values()], signal.SIGSTOP)
     begin()
 
@@ -340,12 +340,12 @@ def killed(
     when: Callable[[Endpoint, dict[str, int], Callable[[], None]], Awaitable[str | None]],
     counted: str = "failed",
 ) -> None:
-    """Streams say what they say undisturbed although the "actor" or the "core" of the engine that `when` names is
-    killed, which the book notices as a request that is `counted`. Again, if all had said everything before."""
+    """Streams say what they say undisturbed although the "actor" or the "core" of an engine is killed. `when` names the
+    engine, and the book notices a request that is `counted`. Again, if all had said everything before."""
 
     def whole() -> tuple[dict[str, Any], dict[str, int], dict[str, int]] | None:
-        """The book when it has two engines, with the processes of each. One whose core was killed is in it for a while:
-        until its health is asked for."""
+        """The book when it has two engines, with the processes of each. An engine with a killed core is in it for a
+        while: until its health is asked for."""
         book = e.book()
         actors = {name: v["pid"] for name, v in book["replicas"].items()}
         cores = {name: e.core(pid) for name, pid in actors.items()}
@@ -369,7 +369,7 @@ def killed(
         print(f"{equal} of {len(got)} streams are the same; before and after: {count}")
         assert equal == len(got)
         if victim:
-            # Who has killed it sees to nothing else, and the core has the memory that the next one needs.
+            # The kill sees to nothing else, and the core has the memory that the next one needs.
             await e.soon("the end of its core", lambda: not is_core(cores[victim]))
         return bool(after[counted] > before[counted])
 
@@ -403,5 +403,5 @@ def test_kill_9_of_a_replica_in_a_move_to_it(engines: Endpoint, model: Model, un
     async def target(*what: Any) -> str:
         return (await in_a_move(*what))["to"]
 
-    # Of who was on its way to one that is killed nobody notices.
+    # A request on its way to an engine that is killed stays where it was, and its client notices nothing.
     killed(engines, model, undisturbed, "actor", target, "stayed")

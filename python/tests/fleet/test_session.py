@@ -44,7 +44,7 @@ async def test_requests_move_from_where_memory_is_tight() -> None:
 @virtual
 async def test_pascal_moves_at_the_end_of_reasoning() -> None:
     f = Fleet(2, "pascal")
-    # Ends of reasoning are where they are; somebody who answers goes where few reason.
+    # Ends of reasoning are where they are; a request that answers goes where few reason.
     ends = [answer(prompt(i, 80), 120)[30] for i in range(12)]
     sessions = await asyncio.gather(*[f.client(i, 80, 120, end_of_reasoning=ends[i]) for i in range(12)])
     assert sum(s.moves for s in sessions) >= 1
@@ -146,7 +146,7 @@ async def test_roles_follow_what_the_pools_have_left() -> None:
     later = [*f.router.changes][len(first) :]
     assert any(after == "decode" for _, _, after in later), later
     await asyncio.sleep(5)
-    # Nobody lacks anything now: both are back.
+    # No pool lacks anything now: both are back.
     assert [f.router.entry(f"e{i}").role for i in range(4)] == ["prefill", "decode", "mixed", "mixed"]
     for before, after, prefill_starved, decode_starved in why:
         assert {"prefill": prefill_starved, "decode": decode_starved}.get(
@@ -166,7 +166,7 @@ async def test_a_replica_that_changes_its_role_gets_nothing_until_it_has_it() ->
     f.start_as("decode")
     slow = f.start_as("mixed", elastic=True, become=3.0)
     f.router.gone("e0")
-    # Both pools have had somebody; prefill has nobody now, and gets the one that it can have.
+    # Both pools have had a replica; prefill has none now, and gets the one that it can have.
     await asyncio.sleep(0.5)
     assert f.router.book.view(2)["role"] == "prefill" and f.router.entry("e2").role == "mixed"
     before = slow.calls
@@ -176,7 +176,7 @@ async def test_a_replica_that_changes_its_role_gets_nothing_until_it_has_it() ->
     assert [*f.router.changes] == [("e2", "mixed", "prefill")]
     s = await f.client(2, 100, 30)
     assert slow.calls > before and s.moves == 1
-    # It dies while it changes: the one who waits for it finds it gone.
+    # It dies while it changes: the request that waits for it finds it gone.
     f.router.gone("e2")
     await f.client(3, 100, 5)
     await f.settle()
@@ -279,7 +279,7 @@ async def test_who_samples_is_not_moved() -> None:
 
 
 class Late:
-    """An engine that answers a request of what somebody has, without KV, after so many seconds, or refuses it."""
+    """An engine that answers a request for tokens that another has, without KV, after `late` seconds, or refuses it."""
 
     def __init__(self, engine: FakeEngine, late: float | None) -> None:
         self.engine, self.late, self.report, self.leaps = engine, late, engine.report, 0

@@ -67,7 +67,7 @@ async def test_anything_may_happen_at_any_time(seed: int) -> None:
     await f.settle()
 
 
-# -- found by whoever tried to break it
+# -- found by trying to break it
 
 
 @virtual
@@ -215,7 +215,7 @@ async def test_what_is_no_piece_fails_its_engine() -> None:
             async for _ in r.stream(prompt(1, 30), 3):
                 pass
         assert len(r.book) == 0
-    # Who says more than was asked for is not listened to.
+    # An engine that says more than was asked for is not listened to.
     r = Router()
     r.add("e", Says(Piece(0, [5, 6]), Piece(2, [7] * 50)), 100)
     got = [p async for p in r.stream(prompt(1, 30), 3)]
@@ -245,7 +245,7 @@ async def test_reports_that_are_none() -> None:
 
 @virtual
 async def test_many_wait_for_a_place_in_line() -> None:
-    """Nobody waits in vain while there is room, the first come are served first, and a change wakes few."""
+    """No request waits in vain while there is room, the first come are served first, and a change wakes few."""
     f = Fleet(4, period=None, reservations=40, patience=Patience(first=20, token=5, place=200))
     chosen = 0
     choose = f.router._choose
@@ -266,7 +266,7 @@ async def test_many_wait_for_a_place_in_line() -> None:
     assert all(abs(place - i) < 100 for place, i in enumerate(ended))
     assert chosen < 6000
     assert not f.router._waiting
-    # And nobody keeps a place who has given up.
+    # And no request that has given up keeps a place.
     impatient = Router(patience=Patience(place=3))
     tries = [asyncio.ensure_future(anext(aiter(impatient.stream([5], 1)))) for _ in range(50)]
     await asyncio.wait(tries)

@@ -38,7 +38,7 @@ async def test_a_core_that_is_dead_in_a_replica_that_reports_no_load_is_no_black
     for i in range(20):
         await f.client(i, 50, 5)
         await asyncio.sleep(0.3)
-    # One found out; for the time that it is shunned nobody else had to.
+    # One found out; for the time that it is shunned no other request had to.
     assert sum(len(s.failures) for s in f.sessions) == 1
     await f.settle()
 
@@ -102,7 +102,7 @@ async def test_the_source_dies_when_its_kv_was_not_fetched_yet() -> None:
     await until(lambda: s._move is not None and s._move.target is not None)
     source.kill()
     await task
-    # The target says "error": a failure, but nobody died of it there.
+    # The target says "error": a failure, but no engine died of it there.
     assert len(s.failures) == 2 and "did not get the KV" in s.failures[1]
     assert not target.dead
     await f.settle()
@@ -114,7 +114,7 @@ async def test_kill_of_the_router() -> None:
     old = f.router
     streams = [asyncio.ensure_future(f.client(i, 200, 400)) for i in range(30)]
     await asyncio.sleep(0.5)
-    # A new one with an empty book. The engines go on for clients whose connections have not broken yet.
+    # A new one with an empty book. The engines go on for clients with connections that have not broken yet.
     new = f.router = Router("least_load", patience=quick, **f.settings)
     for e in f.engines:
         f.join(e, new)
@@ -134,7 +134,7 @@ async def test_kill_of_the_router() -> None:
     assert new.book.view(0)["requests"] == busiest.live == 10 and new.book.view(1)["requests"] == 0
     placed = [new.book.place(10**6 + i, 100, new.now()) for i in range(4)]
     assert 0 not in placed
-    # Nobody ends those: a lease later they are given back.
+    # No router ends those: a lease later they are given back.
     await asyncio.sleep(20.0)
     new.tick()
     assert len(new.book) == 0 and new.book.expired == 4

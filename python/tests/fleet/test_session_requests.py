@@ -26,7 +26,7 @@ async def test_a_request_that_kills_engines() -> None:
             pass
     assert sum(e.core_dead for e in f.engines) == 2
     sessions = await asyncio.gather(*running, return_exceptions=True)
-    # Who was beside it both times cannot be told from it.
+    # A request that was beside it both times cannot be told from it.
     failed = [s for s, how in zip(f.sessions, sessions, strict=True) if isinstance(how, Failure)]
     assert len(failed) <= 8 and all(s._retries.deaths == 2 for s in failed)
     assert sum(isinstance(s, Session) for s in sessions) == 40 - len(failed)
@@ -185,7 +185,7 @@ async def test_a_second_engine_that_dies_after_the_last_token_is_the_end() -> No
 
 
 class Fails:
-    """An engine that lives, and says that of each request after so many tokens."""
+    """An engine that lives, and ends each request after `after` tokens with `finish`."""
 
     def __init__(self, engine: FakeEngine, finish: str, after: int) -> None:
         self.engine, self.finish, self.after, self.calls = engine, finish, after, 0
@@ -213,7 +213,7 @@ async def test_an_engine_that_ends_a_request_with_an_error_is_one_try(finish: st
     f.start()
     s = await reads
     assert s.failures == [f"fails ended it: {finish}"] and s._retries.deaths == 0 and not e.dead
-    # They are bounded, and nobody says that the request is wrong.
+    # They are bounded, and the request is not said to be wrong.
     f.router.gone("e0")
     with pytest.raises(Died, match="ended it"):
         await f.client(2, tokens=300)

@@ -58,7 +58,7 @@ async def test_a_replica_that_cannot_be_reached_keeps_the_streams_that_it_has() 
     assert any(s.failures for s in later) and not drains[0].dead
     sessions = await asyncio.gather(*running)
     assert not any(s.failures for s in sessions) and not drains[0].dead and f.router.names() == ["e0", "e1"]
-    # While it is shunned for that, somebody finds out that it is dead: that is no less certain.
+    # While it is shunned for that, it is found to be dead: that is no less certain.
     entry = f.router.entry("e0")
     assert entry is not None and f.router.now() < entry.shunned_until
     f.router.suspect(entry)
@@ -75,7 +75,7 @@ async def test_a_replica_that_is_slow_is_not_dead() -> None:
     sessions = await asyncio.gather(*[f.client(i) for i in range(30)])
     assert not any(s.failures for s in sessions)
     assert f.engines[2].calls == 10 and not f.engines[2].dead
-    # Who has what is what counts: as long as it has not done, it gets no more than the others.
+    # What an engine has is what counts: as long as it has not done that, it gets no more than the others.
     await f.settle()
 
 

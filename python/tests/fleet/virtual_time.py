@@ -25,7 +25,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             heapq.heappop(self._scheduled)._scheduled = False
         if not self._ready and not self._scheduled:
             raise RuntimeError("nothing will ever happen")
-        # Who is due within the clock's resolution is called now; if no time passed with that, it might be set for the
+        # What is due within the clock's resolution is called now. If no time passed with that, it might be set for the
         # rest of it for ever.
         if self._scheduled and (not self._ready or self._scheduled[0]._when < self._now + self._clock_resolution):
             self._now = max(self._now, self._scheduled[0]._when)

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # cmake -DNVCC=... -DTARGETS=... -DINCLUDE=... -DNM=... -DSOURCE=... -DOBJECT=... -P check.cmake
 #
-# Compiles SOURCE with nvcc, as an engine would for production, and looks at what the host's part of the object asks of
-# the rest of the program: no memory of the device or the heap, no waiting for the device, no exceptions. A control says
-# what must be found in it with lines "// violates: REGEX".
+# Compiles SOURCE with nvcc, as an engine would for production. Then looks at what the host's part of the object asks of
+# the rest of the program. There must be no memory of the device or the heap, no waiting for the device, no exceptions.
+# A control says what must be found in it with lines "// violates: REGEX".
 #
-# Not forbidden: __cxa_guard_*, for CUB counts the devices once, at the first call in a program, and keeps the number;
-# __cxa_atexit and std::ios_base::Init, which the toolkit's headers bring; dlopen and getenv of NVTX, which they contain
-# unless NVTX_DISABLE is defined, and which run once, when a profiler may be attached.
+# Not forbidden:
+# - __cxa_guard_*, because CUB counts the devices once, at the first call in a program, and keeps the number;
+# - __cxa_atexit and std::ios_base::Init, which the toolkit's headers bring;
+# - dlopen and getenv of NVTX, which they contain unless NVTX_DISABLE is defined. These run once, when a profiler may be
+#   attached.
 
 cmake_minimum_required(VERSION 3.25)
 

@@ -23,22 +23,32 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// New requests to the instance with the most headroom: the smaller of Phi_T, of the prompts of requests that have no
-/// token yet, and Phi_S, of its memory when all its requests have their expected length. Both may be negative. What the
-/// lengths of those who are there may err by decides nothing while half or more is left, and nothing does while three
-/// quarters are: then a request goes where it would add least to the latencies of all, its own and those of the
-/// requests that are there, in turn (`placement::least_in_line`); not among instances of unlike speed. What it adds is,
-/// in seconds: the prompts in line; as many decode steps as tokens are expected of it, with all who are there and the
-/// prompts of those who follow them, and as often again as it waits for a place where they are more than a step may
-/// have; and to each of the others, as many as are in a step, its prompt and what its KV adds to these steps. Only for
-/// itself all would go away from long contexts, until they were as slow elsewhere.
+/// A new request goes to the instance with the most headroom: the smaller of Phi_T and Phi_S, which may be negative.
+/// Phi_T is the time left after the prompts of the requests that have no token yet. Phi_S is the memory left when all
+/// requests of the instance have their expected length.
 ///
-/// One whose prompt is cached somewhere, in part, goes where the sum is least of the prompts in line and of what would
-/// be computed of it times how many requests there would be: it waits for the first and keeps the others waiting for
-/// the second. The product is LMetric's, in time, and counts the request itself, lest an idle instance be worth any
-/// prefix. Multiplied as well, the line would scatter prefixes; not counted, a prefix that many share would draw all to
-/// one instance. Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances
-/// log blocks) where prefixes are shared.
+/// While at least half of it is left, headroom counts as equal within the error of the expected lengths. From three
+/// quarters on, all headroom counts as equal. Among equals, a request goes where it adds the least to the latencies of
+/// all, its own included; ties go round-robin (`placement::least_in_line`). If instances differ in speed, only the
+/// headroom decides.
+///
+/// A request adds, in seconds:
+/// - to its own latency: the prompts in the queue, and a decode step for each token that is expected of it. A step
+///   counts all requests of the instance, and the prompts of the requests that follow those. If there are more requests
+///   than a step may have, the steps count again for each time that it waits for a place;
+/// - to each other request in a step: its prompt, and what its KV adds to these steps.
+///
+/// If only its own latency counted, all requests would avoid long contexts, until the other instances were as slow.
+///
+/// If some of its prompt is cached on an instance, a request goes to the least
+/// `queue + uncached * (requests + 1)`. `queue` is the time of the prompts in the queue, for which the request waits.
+/// `uncached` is the time of the part of its prompt that is to be computed there, for which the others wait. The
+/// product is LMetric's, in time. It counts the request itself; else an idle instance would be worth any prefix. If the
+/// queue were multiplied as well, prefixes would scatter. If it did not count, a prefix that many requests share would
+/// draw all of them to one instance.
+///
+/// Requests that begin to answer stay, unless memory is tight. O(instances) a request, and O(instances log blocks)
+/// where prefixes are shared.
 class by_headroom : public cluster_control {
  public:
   /// @param model what prompts cost, and the time to first token that is aimed at.
@@ -80,7 +90,7 @@ class by_headroom : public cluster_control {
         views_.push_back({.requests = v.requests, .phi = -(line + own * static_cast<double>(v.requests + 1))});
         continue;
       }
-      // Where more was generated than expected, all in all, it is what is held.
+      // If the requests have generated more than expected in total, the blocks held count.
       const blocks used = max(totals_[v.id].memory, v.kv_held);
       const double error = std::sqrt(totals_[v.id].squares) / static_cast<double>(v.capacity.count());
       views_.push_back({.requests = v.requests,
@@ -88,7 +98,7 @@ class by_headroom : public cluster_control {
                         .error = alike_ ? error : 0,
                         .line = seconds(line)});
     }
-    // Only among several of much the same headroom does what it adds decide anything.
+    // The added latency decides only among several instances of equal headroom.
     const double most = least_in_line_.most_of(views_);
     const bool several = !cached && alike_ && most >= least_in_line_.plenty &&
                          std::count_if(views_.begin(), views_.end(),
@@ -131,7 +141,7 @@ class by_headroom : public cluster_control {
   }
   /// A request begins to answer: it may move.
   void answers(cluster& c, request& r) override {
-    prefilled(c, r);  // which is not said of one that has moved
+    prefilled(c, r);  // a moved request gets no such call
     migration_.answers(c, r);
   }
   /// `r` has arrived with its KV.
@@ -148,7 +158,7 @@ class by_headroom : public cluster_control {
   void finished(cluster& /*c*/, request& r) override { leave(r); }
 
  private:
-  /// What a request takes of an instance.
+  /// What a request takes on an instance.
   struct taken {
     std::size_t at = 0;
     blocks memory{};              // when it has its expected length
@@ -156,10 +166,10 @@ class by_headroom : public cluster_control {
     std::int64_t prompts_ns = 0;  // what it adds to a step if it is followed by others like it
     bool in_line = false;         // until it has its first token
   };
-  /// What all of an instance take.
+  /// What all requests of an instance take together.
   struct total {
     blocks memory{};
-    double squares = 0;  // of the blocks of each: whole numbers, so that nothing is rounded
+    double squares = 0;  // of the blocks of each request: whole numbers, so that nothing is rounded
     headroom::prefill_load prompts;
     std::int64_t prompts_ns = 0;
   };
@@ -167,7 +177,7 @@ class by_headroom : public cluster_control {
     std::size_t requests = 0;
     double phi = 0;
     double error = 0;
-    double line = 0;  // seconds that it would add to all latencies, but for its own prompt, as long everywhere
+    double line = 0;  // seconds added to all latencies, without its own prompt, which takes as long everywhere
   };
 
   void take(cluster& c, const request& r, std::size_t at, bool in_line, tokens computed) {
@@ -197,22 +207,23 @@ class by_headroom : public cluster_control {
   [[nodiscard]] static double squared(blocks n) {
     return static_cast<double>(n.count()) * static_cast<double>(n.count());
   }
-  /// By how much longer `r` itself, but for the prompts in line and its own, and all who are there would take on `v`,
-  /// if it goes on as it is there: who ends is followed by another like it.
+  /// Seconds by which `r` and all requests on `v` would take longer if `r` went to `v`. The prompts in the queue and
+  /// the prompt of `r` do not count for `r` itself. Every request that ends is followed by another like it.
   [[nodiscard]] double added_s(const cluster& c, const instance_view& v, const request& r) const {
     const instance_options& one = c.options().of(v.id);
     const tokens output = scored_length{}(r);
     const auto expected = static_cast<double>(output.count());
     const auto there = static_cast<double>(v.requests);
-    // While it is there each of the others grows by as much as it does, at most, and all to what they are expected to
-    // hold in the end: on average by half of that. All as long as the others.
+    // While `r` is there, each other request grows by at most the output of `r`. Together they grow at most to what
+    // they are expected to hold in the end. On average they have grown by half of that. All contexts count as equally
+    // long.
     const std::int64_t block = one.limits.block_size.count();
     const std::int64_t now = (v.kv_held + v.waiting_blocks).count() * block;
     const std::int64_t later = totals_[v.id].memory.count() * block;
     const double grows = std::min(static_cast<double>(std::max<std::int64_t>(later - now, 0)), there * expected);
     const std::int64_t held = now + std::llround(grows / 2);
     const std::size_t most = std::min(one.step.max_batch, one.limits.residents);
-    // With `n` there, of such a context together, as many as are in a step.
+    // A step of at most `most` of `n` requests, with `context` tokens together.
     const auto step_of = [&](std::size_t n, std::int64_t context) {
       step_shape s;
       s.longest_context = context / static_cast<std::int64_t>(std::max<std::size_t>(n, 1));
@@ -223,7 +234,7 @@ class by_headroom : public cluster_control {
     const double before = step_of(v.requests, held);
     const double step = step_of(v.requests + 1, held + r.prompt.count() + output.count() / 2);
     const auto places = static_cast<double>(most);
-    // Beyond those who can be in a step each waits for a place, and so do those who follow.
+    // Requests beyond the places of a step wait for a place, and so do those that follow.
     const double rounds = there < places ? 1 : (2 * there + 1) / places;
     return expected * (step + 1e-9 * static_cast<double>(totals_[v.id].prompts_ns)) * rounds +
            std::min(there, places) * (seconds(model_.cost.flops(r.prompt)) + expected * (step - before));

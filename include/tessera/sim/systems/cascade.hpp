@@ -33,11 +33,15 @@ enum class stage_balance : std::uint8_t {
   full,       ///< And instances above the mean of their stage sell requests to their peers.
 };
 
-/// CascadeInfer's control plane. Measures, beside what every run has: `market_messages`, `market_offers`,
-/// `market_unsold`, `market_unresolved` (granted to an instance that died before it took over), `refinements`, and
-/// `stage_output_cv`, the coefficient of variation of the output tokens per instance, averaged over the stages with
-/// several instances; `stage_load_cv`, that of their loads, averaged over time too; `most_transfers` at a time of one
-/// instance. Curves `boundary N`: where stage N ends, the mean of its instances.
+/// CascadeInfer's control plane. Its measures, besides those of every run:
+/// - `market_messages`, `market_offers`, `market_unsold`, `refinements`: how many there were;
+/// - `market_unresolved`: requests granted to an instance that died before it took over;
+/// - `stage_output_cv`: the coefficient of variation of the output tokens per instance, averaged over the stages with
+///   several instances;
+/// - `stage_load_cv`: the same of the loads of the instances, averaged over time too;
+/// - `most_transfers`: the most transfers that an instance had at a time.
+///
+/// Curves `boundary N`: where stage N ends, as the mean of its instances.
 class cascade : public cluster_control {
  public:
   /// Parameters of the parts; each is described at its own type.
@@ -48,17 +52,17 @@ class cascade : public cluster_control {
     cost::qoe_model model{};                      ///< What `refinement::quality` predicts with.
     double backlog_weight = 1;    ///< How much more a prompt token that is not computed yet weighs than one that is,
                                   ///< when the front end looks for the least load. The paper does not say; see below.
-    double smoothing = 0.3;       ///< Of the refined boundaries; see `partition::range_refiner`.
+    double smoothing = 0.3;       ///< How much refined boundaries are smoothed; see `partition::range_refiner`.
     double message_s = 50e-6;     ///< From one instance to another, on average.
-    double message_spread = 0.5;  ///< Each message and each report takes its own time, uniform within so much of the
-                                  ///< mean above and below it. 0: all take as long, and who answers first, which
-                                  ///< decides an auction, is always the same. Below 1.
+    double message_spread = 0.5;  ///< Each message and report takes its own time, uniform within this part of the
+                                  ///< mean above and below it. 0: all take equally long, and the same instance always
+                                  ///< answers first, which decides an auction. Below 1.
     double report_s = 0.05;       ///< Between two load reports of an instance.
     double rebalance_s = 0.5;     ///< Between two looks of an instance at its stage.
     double refine_s = 1;          ///< Between two refinements of an instance's range.
-    double retry_s = 0.5;         ///< Before a request that nobody took is offered again.
+    double retry_s = 0.5;         ///< Before a request that no instance took is offered again.
     market::rebalance trigger{};  ///< When it is above the mean.
-    market::trader_config<seconds_clock> market{};  ///< Of the trader.
+    market::trader_config<seconds_clock> market{};  ///< Parameters of the trader.
   };
 
   /// The plan and the models are in `c`.
@@ -201,7 +205,7 @@ class cascade : public cluster_control {
     const std::size_t slot = static_cast<std::size_t>(what - first_report) - members_.size();
     const market::message m = messages_[slot];
     free_slots_.push_back(slot);
-    if (!c.up(m.to.id)) return;  // nobody hears it
+    if (!c.up(m.to.id)) return;  // the message is lost
     engine e{*this, c, m.to.id};
     members_[m.to.id]->trader().receive(m, now(c), e);
     withdraw_the_failed(c);
@@ -226,7 +230,7 @@ class cascade : public cluster_control {
   /// A request is done.
   void finished(cluster& c, request& r) override { take_off(c, r); }
 
-  /// Instance `i` is dead: its trades end, and nobody sends anything there.
+  /// Instance `i` is dead: its trades end, and no instance sends anything there.
   void failed(cluster& c, std::size_t i) override {
     leave_out(i);
     for (std::size_t k = 0; k != members_.size(); ++k) {
@@ -238,7 +242,7 @@ class cascade : public cluster_control {
     promised_[i] = blocks{};
     std::erase_if(reserved_, [i](const auto& r) { return r.first.first == i; });
   }
-  /// Instance `i` is back: a new incarnation that knows of nothing but who is dead.
+  /// Instance `i` is back: a new incarnation that knows only which instances are dead.
   void returned(cluster& c, std::size_t i) override {
     begin_life(i, member_);
     front_->available(i, true);
@@ -280,7 +284,7 @@ class cascade : public cluster_control {
     result.curves = std::move(curves_);
   }
 
-  /// Coefficient of variation of the output tokens; 0 of none.
+  /// Coefficient of variation of the output tokens; 0 if there are none.
   [[nodiscard]] static double output_variation(std::span<const instance_facts> instances) noexcept {
     double mean = 0;
     for (const instance_facts& f : instances) mean += static_cast<double>(f.output_tokens);
@@ -332,7 +336,7 @@ class cascade : public cluster_control {
     void released(market::request_id) noexcept {}
     void unresolved(market::request_id id, market::peer target) noexcept {
       request& r = c.requests()[id];
-      // If the target has not got the grant, nobody owns it.
+      // If the target has not got the grant, no instance owns the request.
       const bool waits = r.migration.stage == migration_stage::arrived && r.where == me && r.migration.to == target.id;
       if (!waits) return;
       ++all.unresolved_;
@@ -379,7 +383,7 @@ class cascade : public cluster_control {
                                            market::peer{static_cast<market::instance_id>(i), ++lives_[i]}, m);
   }
 
-  /// Nobody sends anything to instance `i`.
+  /// Keeps all instances from sending anything to instance `i`.
   void leave_out(std::size_t i) noexcept {
     front_->available(i, false);
     for (std::size_t k = 0; k != members_.size(); ++k) {
@@ -394,7 +398,7 @@ class cascade : public cluster_control {
     return load;
   }
 
-  /// What the prompt tokens that are not computed yet weigh more than those that are.
+  /// The extra weight of prompt tokens that are not computed yet, in tokens.
   [[nodiscard]] tokens extra_backlog(const cluster& c, std::size_t i) const {
     tokens waits{};
     for (const request* r : c.at(i).requests()) waits += max(r->prompt - r->state().computed, tokens{});
@@ -492,7 +496,7 @@ class cascade : public cluster_control {
     if (m.kind != market::message_kind::restarted && c.asks(c.requests()[m.request])) tell_of_message(c, m);
     c.call_after(message_time(), first_report + members_.size() + slot);
   }
-  /// What is said of a request on the market, as far as it decides something.
+  /// Tells the log what happens to a request on the market, as far as it decides something.
   static void tell_of_message(cluster& c, const market::message& m) {
     const request& r = c.requests()[m.request];
     switch (m.kind) {
@@ -520,8 +524,8 @@ class cascade : public cluster_control {
     }
   }
 
-  /// The blocks that an instance set apart under a ticket are announced to the cluster, or not needed any more. (Not by
-  /// request: one that is bought again elsewhere may still be called off here.)
+  /// The blocks that an instance set apart under a ticket are announced to the cluster, or not needed any more. They
+  /// are not kept by request: a request that is bought again elsewhere may still be called off here.
   void settle(std::size_t on, std::uint64_t ticket) {
     const auto found = reserved_.find({on, ticket});
     if (found == reserved_.end()) return;

@@ -29,15 +29,15 @@
 
 /// @file
 /// Serving with prefill and decode on different workers: a control of `cluster` with pools, and the policies that are
-/// compared in Phasor's evaluation. A request is computed up to its first token by a prefill worker, then its KV
-/// crosses the fabric to a decode worker, where it goes on. Its blocks on the prefill worker are free as soon as its KV
-/// has crossed; while the decode worker has no room for it, its KV waits beside that one's blocks.
+/// compared in Phasor's evaluation. A prefill worker computes a request up to its first token. Then the KV of the
+/// request crosses the fabric to a decode worker, where the request goes on. Its blocks on the prefill worker are free
+/// as soon as its KV has crossed. While the decode worker has no room for it, its KV waits next to the blocks of that
+/// worker.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// A control with pools. Where KV waits that has no room at its decode worker, `cluster_options::kv_waits_at_source`
-/// says.
+/// A control with pools. `cluster_options::kv_waits_at_source` says where KV waits while its decode worker has no room.
 /// @tparam Policy has `prefill_worker(c, pools, r)` and `decode_worker(c, pools, r)`, each the id of a worker, and
 ///         perhaps `epoch(c, pools)`, which is called every `epoch_s` seconds.
 template <class Policy>
@@ -99,7 +99,7 @@ class disaggregated : public cluster_control {
       c.admit(r);
     }
   }
-  /// An instance is between two steps: there may be room. Whoever was to leave it, and could not, leaves now.
+  /// An instance is between two steps: there may be room. Requests that were to leave it, and could not, leave now.
   void step_ended(cluster& c, std::size_t i) override {
     let_in(c, i);
     const auto leaves = [&](const request* r) { return r->where == i && may_migrate(*r); };
@@ -110,7 +110,7 @@ class disaggregated : public cluster_control {
       prefilled(c, r);
     }
   }
-  /// The move of `r` was called off, for its destination has died: a prefill worker is no place to stay.
+  /// The move of `r` was called off because its destination has died: a prefill worker is no place to stay.
   void migration_failed(cluster& c, request& r) override {
     if (c.in_service(r.where) && pools_->workers()[r.where].role == control::role::prefill) stuck_.push_back(&r);
   }
@@ -155,7 +155,7 @@ class disaggregated : public cluster_control {
   }
 
  private:
-  /// Who was chosen, and why.
+  /// Which worker was chosen, and why.
   [[nodiscard]] std::string reason(std::size_t w, std::string_view why) const {
     return fmt::format("a {} worker: {}", detail::role_name(pools_->workers()[w].role), why);
   }
@@ -171,7 +171,7 @@ class disaggregated : public cluster_control {
     return all;
   }
 
-  /// Lets those in, first come, first served, whose KV is at instance `to`, while there is room.
+  /// Admits requests that have their KV at instance `to`, first come, first served, while there is room.
   void let_in(cluster& c, std::size_t to) {
     std::deque<request*>& here = arrived_[to];
     while (!here.empty()) {
@@ -184,8 +184,9 @@ class disaggregated : public cluster_control {
       c.admit(r);
     }
   }
-  /// Whether its scheduler would start `r` at its destination now, were it the first there. Prompts that wait there do
-  /// not count, or it would wait behind all that come after it; those that were let in and have not started do.
+  /// Whether the scheduler of its destination would start `r` now, if `r` were the first there. Prompts that wait there
+  /// do not count; else `r` would wait behind all that come after it. Requests that were let in and have not started do
+  /// count.
   [[nodiscard]] bool has_room(cluster& c, const request& r) {
     const std::size_t to = r.migration.to;
     if (!c.up(to)) return false;
@@ -200,7 +201,8 @@ class disaggregated : public cluster_control {
     return needs + kept <= one.free_blocks() &&
            one.holding() + entering_[to].size() < c.options().of(to).limits.residents;
   }
-  /// Where nothing runs, and what is on its way from there takes the room of what has come, somebody has to go back.
+  /// If nothing runs on an instance, its free blocks may be taken by requests on their way from it, while arrived ones
+  /// wait for room. Then the first arrived request goes back.
   void break_cycles(cluster& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
       let_in(c, i);
@@ -210,7 +212,7 @@ class disaggregated : public cluster_control {
       c.cut_migration(r);
     }
   }
-  /// Who could serve `r`.
+  /// Looks up which workers could serve `r`, and their free blocks.
   void look_at(cluster& c, const request& r) {
     for (pool_worker& w : pools_->workers()) {
       w.free_blocks = c.views()[w.id].free_blocks;
@@ -239,9 +241,9 @@ class disaggregated : public cluster_control {
   std::vector<std::byte> memory_;
   std::unique_ptr<pools> pools_;
   std::vector<bool> queued_;
-  std::vector<std::deque<request*>> arrived_;    ///< By destination: whose KV is there, and who run nowhere.
-  std::vector<request*> stuck_;                  ///< On prefill workers, for their moves were called off.
-  std::vector<std::vector<request*>> entering_;  ///< By instance: who have been let in, and had not started.
+  std::vector<std::deque<request*>> arrived_;    ///< By destination: requests with their KV there that run nowhere.
+  std::vector<request*> stuck_;                  ///< On prefill workers, because their moves were called off.
+  std::vector<std::vector<request*>> entering_;  ///< By instance: requests let in that had not started.
   std::vector<blocks> heads_;
 };
 

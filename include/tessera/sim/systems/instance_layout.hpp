@@ -34,20 +34,20 @@ enum class layout_kind : std::uint8_t {
 /// A layout of all instances, and why it was chosen.
 struct instance_layout {
   layout_kind kind = layout_kind::together;  ///< Which of the following is read.
-  cascade::config stages{};                  ///< Of `layout_kind::stages`.
-  pool_sizes pools{};                        ///< Of `layout_kind::pools`.
-  std::vector<tokens> bounds{};  ///< By instance: of the prompts in a step. Empty: the usual ones, in stages
-                                 ///< none. In pools of those who were there before.
+  cascade::config stages{};                  ///< For `layout_kind::stages`.
+  pool_sizes pools{};                        ///< For `layout_kind::pools`.
+  std::vector<tokens> bounds{};  ///< By instance: bounds of the prompts in a step. Empty: the usual bounds, in
+                                 ///< stages none. In pools only for requests that were there before.
   bool tried = true;             ///< False: too little was known to try pools.
   std::string why{};             ///< In words.
 };
 
-/// Whether one is as good as the other, so that a change is not worth it: the same pools, or bounds, or as many stages
-/// of the same kind, whose boundaries are within a quarter and which differ by an instance at most, with the same
-/// bounds.
+/// Whether two layouts are so alike that a change is not worth it. Pools are alike if their sizes are the same. Other
+/// layouts must have the same bounds. Stages must also have the same backlog weight and the same number; each boundary
+/// may differ by a quarter, and each stage by one instance.
 [[nodiscard]] inline bool alike(const instance_layout& a, const instance_layout& b) {
   if (a.kind != b.kind) return false;
-  // Of pools the bounds are for those alone who were there before.
+  // In pools, bounds hold only for requests that were there before.
   if (a.kind == layout_kind::pools) return a.pools == b.pools;
   if (a.bounds != b.bounds) return false;
   if (a.kind == layout_kind::together) return true;

@@ -19,12 +19,12 @@ namespace sim {
 
 /// Load-aware dispatching and live migration in the manner of Llumnix. The freeness of an instance is the memory it has
 /// left for each of its requests: (free blocks - blocks that its queue waits for) / requests. A new request goes where
-/// that is highest. Every `epoch_s` seconds instances that have less than `low` are paired with those that
-/// have more than `high`, the lowest with the highest, and each pair migrates its shortest running request.
-/// Equals are chosen in turn.
+/// that is highest. Every `epoch_s` seconds, instances with less than `low` are paired with instances with more than
+/// `high`, the lowest with the highest. Each pair migrates the shortest running request of its lower one. Ties go
+/// round-robin.
 ///
-/// As published, what waits counts with its first request alone, whose blocks the instance must make free next
-/// (`counts_queue = false`); so instances with long queues look alike. Priorities, and instances that come and go, are
+/// As published, only the first waiting request counts, because the instance must free its blocks next
+/// (`counts_queue = false`). So instances with long queues look alike. Priorities, and instances that come and go, are
 /// not modelled.
 /// Source: Llumnix (Sun et al. 2024, "Llumnix: dynamic scheduling for large language model serving", section 4.4 and
 /// algorithm 1).
@@ -35,7 +35,7 @@ class llumnix : public cluster_control {
     double epoch_s = 0.5;      ///< Seconds between two looks at the loads.
     double low = 10;           ///< Blocks per request below which an instance gives requests away.
     double high = 20;          ///< Above which it takes some.
-    bool counts_queue = true;  ///< All that waits counts; otherwise the first in line alone.
+    bool counts_queue = true;  ///< All that waits counts; otherwise only the first waiting request.
   };
 
   llumnix() = default;

@@ -28,7 +28,7 @@ namespace sim {
 
 namespace detail {
 
-/// Of the open ones that it `takes` the one with the least `key`, then in turn; `placement::nowhere` of none.
+/// The open worker with the least `key` that `takes` accepts; ties go round-robin. `placement::nowhere` if none.
 template <class Key, class Takes>
 [[nodiscard]] std::size_t least_of(placement::turn& ties, const std::vector<pool_worker>& workers, Key key,
                                    Takes takes) {
@@ -42,8 +42,8 @@ template <class Takes>
   return least_of(
       ties, workers, [](const pool_worker& w) { return w.requests; }, takes);
 }
-/// Of a role's open workers the one with the least `key`, then in turn. If the pool has lost its last one, the mixed
-/// pool serves, and if there is none, the other.
+/// The open worker of a role with the least `key`; ties go round-robin. If the pool has lost its last worker, the mixed
+/// pool serves, and if there is none, the other pool.
 template <class Key>
 [[nodiscard]] std::size_t least_in(placement::turn& ties, const std::vector<pool_worker>& workers, control::role role,
                                    Key key) {
@@ -67,8 +67,8 @@ struct distserve {
   static constexpr std::string_view prefill_reason = "the shortest queue";  ///< In words.
   static constexpr std::string_view decode_reason = "the fewest requests";  ///< In words.
 
-  placement::turn prefill_ties{};  ///< Whose turn it is among prefill workers with as many requests.
-  placement::turn decode_ties{};   ///< Among decode workers.
+  placement::turn prefill_ties{};  ///< Round-robin position for ties among prefill workers.
+  placement::turn decode_ties{};   ///< The same among decode workers.
 
   /// The worker that computes a request's prompt.
   [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
@@ -93,8 +93,8 @@ struct memory_aware : distserve {
   }
 };
 
-/// Splitwise's control plane: shortest queue, and a mixed pool that helps out: a prompt goes there when every queue of
-/// the prefill pool is longer than `threshold`, a sequence when no decode worker has room for it.
+/// Splitwise's control plane: shortest queue, and a mixed pool that helps out. A prompt goes there if every queue of
+/// the prefill pool is longer than `threshold`. A sequence goes there if no decode worker has room for it.
 struct splitwise {
   static constexpr bool compares_phi = false;  ///< Or queues.
   static constexpr std::string_view prefill_reason =
@@ -103,8 +103,8 @@ struct splitwise {
       "the fewest requests, of the decode pool while one there has room";  ///< In words.
 
   std::size_t threshold = 4;       ///< Requests in a queue.
-  placement::turn prefill_ties{};  ///< Whose turn it is among workers with as many prompts.
-  placement::turn decode_ties{};   ///< Among workers with as many sequences.
+  placement::turn prefill_ties{};  ///< Round-robin position for ties in prompts.
+  placement::turn decode_ties{};   ///< Round-robin position for ties in sequences.
 
   /// The worker that computes a request's prompt.
   [[nodiscard]] std::size_t prefill_worker(cluster& /*c*/, pools& p, const request&) {
@@ -131,8 +131,8 @@ struct splitwise {
   }
 };
 
-/// Phasor: prompts go to the highest Phi_T, sequences to the highest Phi_S; each epoch the controllers move KV away
-/// from workers whose free memory is stranded, and workers between the pools. Each part can be switched off.
+/// Phasor: prompts go to the highest Phi_T, sequences to the highest Phi_S. Each epoch the controllers move KV away
+/// from workers with stranded free memory, and move workers between the pools. Each part can be switched off.
 class phasor_control {
  public:
   static constexpr bool compares_phi = true;                               ///< Or queues.
@@ -257,8 +257,8 @@ class phasor_control {
   std::vector<std::vector<control::sequence>> sequences_;
 };
 
-/// Pools whose sizes were planned: they keep them, and what sequences wait for counts, so that a shortage of memory on
-/// the decode side is seen. What is tried before is what runs then.
+/// Pools of planned sizes, which they keep. What sequences wait for counts, so that a shortage of memory on the decode
+/// side is seen. The planner's trials use the same control that then runs.
 [[nodiscard]] inline phasor_control planned_pools(const prefill_model& model) {
   return phasor_control{{.model = model, .changes_roles = false, .counts_queues = true}};
 }

@@ -102,7 +102,7 @@ class pools {
     return kv::stranded_below{demand}({.total = total, .free = free});
   }
 
-  /// What was before is none of theirs.
+  /// Measures from `now_s` on; what was before does not count.
   void measures_from(double now_s) noexcept { measured_s_ = now_s; }
   /// Takes the time average of queues and fragmentation up to `now_s`. `head_of_line`: by worker, the blocks that its
   /// first waiting request needs, or 0.
@@ -130,7 +130,7 @@ class pools {
     blocked_.add(blocked ? part(free) : 0, passed);
     if (now_s < next_sample_s_) return;
     next_sample_s_ = now_s + 1;
-    constexpr std::size_t most_curves = 64;  // nobody can tell more apart
+    constexpr std::size_t most_curves = 64;  // more cannot be told apart in a plot
     for (const pool_worker& w : std::span{workers_}.first(std::min(workers_.size(), most_curves))) {
       curves["queue " + std::to_string(w.id)].emplace_back(now_s, static_cast<double>(w.load.requests()));
     }
@@ -152,10 +152,10 @@ class pools {
     const double others = (all - most) / static_cast<double>(queues.size() - 1);
     return others > 0 ? most / others : 1;
   }
-  /// The part of the decode memory that is free and of no use: to a typical request, where it is (H_frag); and while a
-  /// request waits on one worker for memory that the workers together have.
+  /// The part of the decode memory that is free, but of no use to a typical request where it is (H_frag).
   [[nodiscard]] const time_average& stranded_part() const noexcept { return stranded_; }
-  /// See `stranded_part`.
+  /// The part of the decode memory that is free while a request waits on one worker for memory that the workers
+  /// together have.
   [[nodiscard]] const time_average& blocked_part() const noexcept { return blocked_; }
 
  private:

@@ -36,9 +36,9 @@ struct seen_traffic {
   std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
   double rate = 0;                  ///< Requests a second.
   double lately = 0;                ///< In the last seconds; 0 if these were few.
-  std::size_t ended = 0;            ///< Of the rows.
+  std::size_t ended = 0;            ///< Rows of requests that have ended.
   std::size_t here = 0;             ///< Requests that are being served.
-  bool held = false;                ///< Whether they are always so many: who ends is followed by another.
+  bool held = false;                ///< Whether `here` is constant: each request that ends is followed by another.
   bool behind = false;              ///< Whether the queue grows.
 };
 
@@ -46,23 +46,24 @@ struct seen_traffic {
 /// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
 /// expectations.
 ///
-/// It plans when so much is known that something can be said (`first_plan`, `first_window`), again whenever twice as
-/// many have arrived as at the last plan, and when there is a reason to:
+/// It plans when enough is known (`first_plan`, `first_window`), and again whenever twice as many requests have arrived
+/// as at the last plan. It also plans when there is a reason to:
 /// - the *lengths* of the newer half of the window, or its scores, have shifted against those of the older half
-///   (`traffic_window::find_shift`): the older half is forgotten, as soon as enough of the newer have ended;
-/// - the *rate* is not what was planned for, by a third;
-/// - it *falls behind*: the queue has grown for `patience` looks (`find_trend`, as `judge_load` does it) and more than
-///   one of twenty that arrived meanwhile waits. If that changes nothing, it looks twice as long the next time.
+///   (`traffic_window::find_shift`). The older half is forgotten as soon as enough of the newer half have ended;
+/// - the *rate* differs by a third from the rate that was planned for;
+/// - it *falls behind*: the queue has grown for `patience` looks, and more than one in twenty that arrived meanwhile
+///   waits (`find_trend`, as in `judge_load`). If the plan changes nothing, it looks twice as long the next time.
 ///
-/// What a layout is expected to gain is the planner's business, which `plan` is; it is told of the layout that there is
-/// and asks more of another, and stages or pools are given up when two plans in a row say so, or pools when one does
-/// that was made because it falls behind or more come. When the layout changes, requests that are on their way stay
-/// where they were; those that run go on where they are, or move as the new layout has them move; new ones go by the
-/// new layout.
+/// The planner, `plan`, judges what a layout is expected to gain. It is told the present layout, and asks more of
+/// another. Stages or pools are given up when two plans in a row say so. Pools are also given up when one plan says so
+/// that was made because it falls behind or more requests come.
 ///
-/// A look each second is O(instances + 1,024 requests that came last); the lengths are looked at anew, O(n log n) in
-/// the window, for every eighth of it that arrives; a plan is O(n log n) and what the planner takes. Measures: `plans`,
-/// `layouts` (begun), `shifts`.
+/// When the layout changes, requests that are on their way stay where they were. Running requests go on where they are,
+/// or move as the new layout has them move. New requests go by the new layout.
+///
+/// A look each second is O(instances + the latest 1,024 requests). The lengths are looked at again for every eighth of
+/// the window that arrives, in O(n log n) of the window. A plan is O(n log n), and what the planner takes. Measures:
+/// `plans`, `layouts` (those begun), `shifts`.
 class replanning : public cluster_control {
  public:
   /// Parameters.
@@ -70,10 +71,10 @@ class replanning : public cluster_control {
     prefill_model model{};          ///< For placement by headroom and for pools.
     bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
     bool predicts = true;           ///< Scores are looked at.
-    std::vector<tokens> bounds{};   ///< By instance: of the prompts in a step, together. 0: none.
+    std::vector<tokens> bounds{};   ///< By instance: bounds of the prompts in a step, together. 0: none.
     std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
-    std::size_t first_plan = 4;     ///< Requests that have ended of those that a plan is made from,
-    std::size_t first_window = 64;  ///< and requests that have arrived, or as many as are remembered.
+    std::size_t first_plan = 4;     ///< A plan needs as many ended requests among those it is made from,
+    std::size_t first_window = 64;  ///< and as many arrived requests, or `window` if that is less.
     double look_s = 1;              ///< Between two looks.
     std::size_t patience = 16;      ///< Looks that a queue grows before it is acted upon.
     double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
@@ -229,8 +230,9 @@ class replanning : public cluster_control {
     running_->starts(c);
   }
 
-  /// Bounds the prompts of steps. In stages, who is read for long is not where prompts are, and they get all that they
-  /// need, unless a trial says otherwise; so they do in pools, but where those are still read who were there before.
+  /// Bounds the prompts of steps. In stages, requests that are read for long are not where prompts are. Prompts get all
+  /// that they need there, unless a trial says otherwise. So they do in pools, except on instances with requests that
+  /// were there before the pools.
   void bound(cluster& c) {
     const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
     const bool bounded =
@@ -246,7 +248,7 @@ class replanning : public cluster_control {
     return config_.by_headroom ? to_string(l.kind) : placement_name<placement::least_load>;
   }
 
-  /// For `rank::program_length`: who ends or is given up has been given what it has.
+  /// For `rank::program_length`: a request that ends or is given up adds its tokens to its program's service.
   static void count_for_program(const request& r) noexcept {
     if (r.program != nullptr) r.program->attained += r.generated();
   }
@@ -266,9 +268,9 @@ class replanning : public cluster_control {
       c.requests()[i].score = lengths_->expected_of(score, prompt);
     });
   }
-  /// Before anything has ended only the order of the scores is known: exponential lengths, in that order, stand for
-  /// those to come. Steps are as fine as can be, for what stands for lengths has no noise. A few times, whenever twice
-  /// as many have come.
+  /// Before anything has ended, only the order of the scores is known. Exponential lengths in that order stand for
+  /// those to come. Steps are as fine as possible, because such lengths have no noise. This is done a few times,
+  /// whenever twice as many scores have come.
   void expect_by_order(float score) {
     if (!config_.predicts || score != score) return;
     scores_.push_back(score);
@@ -337,14 +339,14 @@ class replanning : public cluster_control {
            queue_.back() > many * come * static_cast<double>(parts.size());
   }
 
-  /// Whether as many are here at every look, where arrivals that know nothing of those who end would let their number
-  /// vary by the square root of how many arrived meanwhile.
+  /// Whether about the same number of requests is here at every look. If arrivals did not depend on the requests that
+  /// end, their number would vary by the square root of how many arrived meanwhile.
   [[nodiscard]] bool held() const {
     if (population_.size() < config_.patience) return false;
     const auto [least, most] = std::minmax_element(population_.begin(), population_.end(),
                                                    [](const look_at& a, const look_at& b) { return a.here < b.here; });
     const std::size_t came = population_.back().arrived - population_.front().arrived;
-    constexpr std::size_t enough = 16;  // of fewer none or one may be here at any look
+    constexpr std::size_t enough = 16;  // if there are fewer, none or one may be here at any look
     return came >= enough && least->here >= enough &&
            static_cast<double>(most->here - least->here) < std::sqrt(static_cast<double>(came)) / 4;
   }
@@ -389,8 +391,8 @@ class replanning : public cluster_control {
                                   hurry == urgency::falls_behind},
                                  layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
-    // What the last plan gave the instances is not given up for one plan's word: near saturation they differ. For two
-    // it is, also where these know too little for a trial, as they do in a crowd: together is what needs no knowledge.
+    // One plan is not enough to give up the layout of the last plan, because near saturation plans differ. Two are,
+    // even if they know too little for a trial, as under overload: `together` needs no knowledge.
     const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
                        !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
     doubted_ = waits;
@@ -417,7 +419,7 @@ class replanning : public cluster_control {
   std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
   std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
   std::size_t arrivals_ = 0;
-  std::size_t gone_ = 0;        ///< Of them, those that have ended or were refused.
+  std::size_t gone_ = 0;        ///< Arrivals that have ended or were refused.
   std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
   std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
   std::size_t given_ = 0;       ///< Requests of the history.
@@ -429,7 +431,7 @@ class replanning : public cluster_control {
   };
   std::deque<look_at> population_;  ///< At the last looks.
   std::size_t patience_ = config_.patience;
-  std::vector<float> scores_;  ///< Of those that came before anything was learned.
+  std::vector<float> scores_;  ///< Scores of requests that came before anything was learned.
   std::size_t ordered_ = 0;
   bool doubted_ = false;  ///< The last plan would have given up what there is.
   std::size_t plans_ = 0;

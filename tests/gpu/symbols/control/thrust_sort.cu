@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Thrust's own sort, as one writes it first: it takes memory, gives it back, waits and throws.
+//
 // violates: U cudaMalloc
 // violates: U cudaFree
 // violates: U cudaStreamSynchronize
