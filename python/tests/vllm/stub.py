@@ -394,7 +394,7 @@ class Runner:
                     self.stale += kv != self._drafters(state, group, p)
 
     def _drafters(self, state: State, group: int, p: int) -> Any:
-        read = 1 if self.drafter == "draft_model" else 2
+        read = 2 if self.drafter == "eagle" else 1
         return tuple(state.tokens[p : p + read]), self._tag(state, group)
 
     def _guess(self, state: State, most: int) -> list[int]:
