@@ -123,7 +123,12 @@ def make_eagle(path: Path, made: Any) -> None:
     import torch
     from safetensors.torch import save_file
 
-    left_out = ("lm_head.weight", "model.norm.weight", "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight")
+    left_out = (
+        "lm_head.weight",
+        "model.norm.weight",
+        "model.embed_tokens.weight",
+        "model.layers.0.input_layernorm.weight",
+    )
     weights = {name: value for name, value in made.state_dict().items() if name not in left_out}
     weights = {name.removeprefix("model."): value.contiguous() for name, value in weights.items()}
     weights["fc.weight"] = torch.randn(128, 256) * 0.1
