@@ -131,8 +131,8 @@ def config(
 
 
 def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`: at
-    a state, which can come to be after each of so many drafts. `latent`: by latent attention."""
+    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`:
+    at a state, which can come to be after each of so many drafts. `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
     specs: list[Any] = []

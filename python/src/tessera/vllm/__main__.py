@@ -132,8 +132,8 @@ def _check(arguments: list[str]) -> int:
     if unknown is not None:
         print(f"The model's layers are not known before it is loaded: {unknown}", file=sys.stderr)
         print(
-            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or to "
-            "a window, or of states."
+            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or "
+            "to a window, or of states."
         )
     else:
         print("tessera would schedule.")
