@@ -175,8 +175,8 @@ def table() -> str:
     n = counts()
     lines.append("")
     lines.append(
-        f"Of {len(models)}, {n['as they come']} are scheduled as they come, {n['text only']} if those that see are used for text"
-        f" alone, and {n['without prefix caching']} if prefixes of states are not cached."
+        f"Of {len(models)}, {n['as they come']} are scheduled as they come, {n['text only']} if those that see are "
+        f"used for text alone, and {n['without prefix caching']} if prefixes of states are not cached."
     )
     return "\n".join(lines) + "\n"
 

@@ -113,7 +113,9 @@ def config(
         made.speculative_config = copy.copy(made.speculative_config)
         object.__setattr__(made.speculative_config, "method", drafter)
         if hasattr(made.speculative_config, "disable_lookahead_block_hashes"):
-            object.__setattr__(made.speculative_config, "disable_lookahead_block_hashes", True)  # else `hasher` has others
+            object.__setattr__(
+                made.speculative_config, "disable_lookahead_block_hashes", True
+            )  # else `hasher` has others
     made.scheduler_config = copy.copy(made.scheduler_config)
     made.cache_config = copy.copy(made.cache_config)
     made.scheduler_config.async_scheduling = False
@@ -129,8 +131,8 @@ def config(
 
 
 def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`: at a
-    state, which can come to be after each of so many drafts. `latent`: by latent attention."""
+    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`:
+    at a state, which can come to be after each of so many drafts. `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
     specs: list[Any] = []
@@ -394,7 +396,7 @@ class Runner:
                     self.stale += kv != self._drafters(state, group, p)
 
     def _drafters(self, state: State, group: int, p: int) -> Any:
-        read = 1 if self.drafter == "draft_model" else 2
+        read = 2 if self.drafter == "eagle" else 1
         return tuple(state.tokens[p : p + read]), self._tag(state, group)
 
     def _guess(self, state: State, most: int) -> list[int]:

@@ -111,7 +111,13 @@ def _check(arguments: list[str]) -> int:
         reasons += why_not_model(config)
     except Exception as error:  # whatever vLLM raises
         unknown = error
-    by = "vLLM's own scheduler" if reasons or options.shadow else "tessera" if unknown is None else "tessera, or vLLM's own"
+    by = (
+        "vLLM's own scheduler"
+        if reasons or options.shadow
+        else "tessera"
+        if unknown is None
+        else "tessera, or vLLM's own"
+    )
     rows = [("scheduler", by), ("policy", options.policy), *_asked(config)]
     _say_table([*rows, *(("not had", reason) for reason in reasons)])
     if options.shadow:
@@ -126,8 +132,8 @@ def _check(arguments: list[str]) -> int:
     if unknown is not None:
         print(f"The model's layers are not known before it is loaded: {unknown}", file=sys.stderr)
         print(
-            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or to a "
-            "window."
+            f"tessera would schedule, if they make at most {most_groups} groups of KV blocks, of attention to all or "
+            "to a window, or of states."
         )
     else:
         print("tessera would schedule.")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Which scheduler serves, and why: a Prometheus gauge, `tessera_scheduler`, on the server's own page of metrics.
 
-The scheduler is in another process than the server, which knows nothing of it. It leaves a note in a folder that only this
-user can read, and the server's process reads it when it is asked. Where prometheus_client gathers the values of several
-processes by itself (PROMETHEUS_MULTIPROC_DIR), the gauge is set here.
+The scheduler is in another process than the server, which knows nothing of it. It leaves a note in a folder that only
+this user can read, and the server's process reads it when it is asked. Where prometheus_client gathers the values of
+several processes by itself (PROMETHEUS_MULTIPROC_DIR), the gauge is set here.
 """
 
 from __future__ import annotations

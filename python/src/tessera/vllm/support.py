@@ -287,8 +287,9 @@ def windows_of(kv_cache_config: Any) -> list[int]:
 
 
 def layout_of(kv_cache_config: Any) -> dict[str, list[int]]:
-    """What the core is told of the groups of layers: in `zeroed` those whose blocks must be zero before they are written,
-    in `tables` as above, and of each of its own groups the window, whether that is a chunk, and the size of blocks."""
+    """What the core is told of the groups of layers: in `zeroed` those whose blocks must be zero before they are
+    written, in `tables` as above, and of each of its own groups the window, whether that is a chunk, and the size of
+    blocks."""
     tables = tables_of(kv_cache_config)
     groups = kv_cache_config.kv_cache_groups
     specs = [group.kv_cache_spec for group, n in zip(groups, tables, strict=True) for _ in range(n)]
