@@ -32,8 +32,7 @@ namespace kv {
 /// states at the same places.) The window before such a place is released as any other block.
 ///
 /// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. For good, with nothing to be undone
-/// any more
-/// (`begin`): `publish`, `slide`, `close`.
+/// any more (`begin`): `publish`, `slide`, `close`.
 ///
 /// Complexity: O(blocks given or taken + Groups), and O(1) for one that needs no block and gives none back; `match`
 /// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
@@ -65,8 +64,7 @@ class groups {
     std::array<group, Groups> layers{};  ///< The groups.
     std::size_t used = Groups;           ///< So many of them, the first ones, are there. 1 at least.
     tokens ahead{};                      ///< Rows grow for so many tokens before `slide` hears of those before them.
-    tokens slots_ahead{};                ///< A row has room for so many tokens more than it is given, up to
-                                         ///< `max_length`.
+    tokens slots_ahead{};                ///< Rows have room for so many tokens beyond, up to `max_length`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -112,7 +110,6 @@ class groups {
   [[nodiscard]] std::size_t first_block(std::size_t g, std::uint32_t row) const noexcept {
     return state_[row].first[g];
   }
-
   /// A group's blocks of a row that are still there. O(1). Requires: the row is in use.
   [[nodiscard]] std::span<const block_id> blocks_of(std::size_t g, std::uint32_t row) const noexcept {
     return table_[g].row(row).subspan(state_[row].first[g]);
@@ -481,10 +478,9 @@ class groups {
     return s;
   }
   static constexpr block_table::limits table_limits(const limits& l, std::size_t g) noexcept {
-    const tokens block_size = l.layers[g].block_size;
     return {.rows = g < l.used ? l.rows : 0,
-            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, block_size).count()),
-            .block_size = block_size};
+            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, l.layers[g].block_size).count()),
+            .block_size = l.layers[g].block_size};
   }
   template <std::size_t... G>
   groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
@@ -511,7 +507,6 @@ class groups {
 
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
-
   /// When so many tokens are computed, a window gives its first block back: when it has passed that, and needs another
   /// at its end. So there are as many in each step, and tables of a batch need not be moved. A state is too large to be
   /// kept so long.
