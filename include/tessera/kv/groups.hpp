@@ -64,8 +64,7 @@ class groups {
     std::array<group, Groups> layers{};  ///< The groups.
     std::size_t used = Groups;           ///< Number of groups in use, the first of `layers`. At least 1.
     tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
-    tokens slots_ahead{};                ///< A row has room for as many tokens more than it is given, up to
-                                         ///< `max_length`.
+    tokens slots_ahead{};                ///< Rows have room for as many more tokens, up to `max_length`.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -483,10 +482,9 @@ class groups {
     return s;
   }
   static constexpr block_table::limits table_limits(const limits& l, std::size_t g) noexcept {
-    const tokens block_size = l.layers[g].block_size;
     return {.rows = g < l.used ? l.rows : 0,
-            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, block_size).count()),
-            .block_size = block_size};
+            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, l.layers[g].block_size).count()),
+            .block_size = l.layers[g].block_size};
   }
   template <std::size_t... G>
   groups(arena& memory, const limits& l, std::index_sequence<G...> /*all*/) noexcept
