@@ -105,6 +105,7 @@ class ledger_book {
     const blocks free = said.free ? *said.free : r.what.capacity - said.all.kv_held;
     r.total_room = min(max(free, blocks{}) + min(own.kv_held, said.all.kv_held), r.what.capacity);
     views_[id].slo_met = said.slo_met;
+    views_[id].reported_s = now.seconds();
     if (!r.is_silent) by_time_.erase(replicas_, id);
     by_time_.push_back(replicas_, id);
     r.heard = now;
@@ -279,6 +280,8 @@ class ledger_book {
     const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
     v.time_phi = time_phi(id);
+    v.queued = r.counts.prefill.requests();
+    v.line = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
     v.phi = v.role == control::role::prefill
                 ? v.time_phi
                 : headroom::space_freeness(v.kv_held + v.waiting_blocks,
