@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // A router's decision: rank and reserve, over so many replicas; beside it what it hears. Targets for rank and reserve:
-// 1 us at 64 replicas, 5 us at 1,024.
+// 1 us at 64 replicas, 5 us at 1,024. The same through a controller: an arrival becomes a placement, 1 us at 64.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/runtime.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
 #include <tessera/placement/phi.hpp>
@@ -108,12 +111,45 @@ void proposes_nothing(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(fleet->book.propose_moves(policy, {}).size());
 }
 
+/// A controller places a request, and hears that it is over: two events of a runtime.
+template <class Placement>
+void controls(benchmark::State& state) {
+  const auto replicas = static_cast<std::size_t>(state.range(0));
+  fleet::placing<Placement> by;
+  auto storage = storage_for<fleet::runtime>(
+      {.book = {.replicas = replicas, .reservations = live + 64}, .requests = live + 64});
+  fleet::runtime rt{by, storage};
+  std::mt19937_64 random{7};
+  fleet::event e{.what = fleet::event_kind::joined, .number = 1};
+  e.joins.capacity = blocks{5000};
+  for (e.replica = 0; e.replica != replicas; ++e.replica) rt.handle(e);
+  for (fleet::replica_id id = 0; id != replicas; ++id) {
+    fleet::event r{.what = fleet::event_kind::reported, .replica = id};
+    r.said = {.incarnation = 1, .epoch = 1, .all = {.requests = random() % 50}, .own = fleet::load{}};
+    r.said.all.kv_held = blocks{static_cast<std::int64_t>(random() % 4000)};
+    rt.handle(r);
+  }
+  fleet::event asks{.what = fleet::event_kind::arrived};
+  asks.asks.prompt = tokens{512};
+  for (asks.request = 0; asks.request != live; ++asks.request) rt.handle(asks);
+  fleet::event over{.what = fleet::event_kind::ended};
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(rt.handle(asks).data());
+    over.request = asks.request++;
+    rt.handle(over);
+  }
+}
+
 BENCHMARK(ranks_and_reserves<placement::join_shortest_queue>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::least_load>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::pascal_arrival>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::highest_phi>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::power_of_two>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_three)->Arg(64)->Arg(1024);
+BENCHMARK(controls<placement::join_shortest_queue>)->Arg(64)->Arg(1024);
+BENCHMARK(controls<placement::least_load>)->Arg(64)->Arg(1024);
+BENCHMARK(controls<placement::pascal_arrival>)->Arg(64)->Arg(1024);
+BENCHMARK(controls<placement::lmetric>)->Arg(64)->Arg(1024);
 BENCHMARK(hears_a_token);
 BENCHMARK(takes_a_report)->Arg(64)->Arg(1024);
 BENCHMARK(proposes_nothing)->Arg(64);

@@ -197,7 +197,7 @@ void run(std::uint64_t seed, Make make, counts& seen) {
   tessera_test::plain::driver plain{make(), limits, settings};
   world w{seed};
   bool sound = true;
-  for (int step = 0; step != 150; ++step) {
+  for (int step = 0; step != 120; ++step) {
     const event e = w.next(rt);
     fleet::log_line line;
     const std::string said{fleet::write(e, line)};

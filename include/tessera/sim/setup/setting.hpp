@@ -38,6 +38,7 @@ struct setting {
   std::string placement{};                ///< By name; by default the policy's own.
   std::optional<std::int64_t> routers{};  ///< That place requests, each with a book of its own.
   double report_interval = 1;             ///< Seconds.
+  double action_delay = 0;                ///< Seconds from a decision of a router until instances do what it says.
   bool router_shares = false;             ///< Routers tell each other at once what they place.
   std::string pools{};                    ///< `PREFILL/DECODE[/MIXED]`; `auto`, which the tool plans; or none.
 
