@@ -116,8 +116,8 @@ template <class Placement>
 void controls(benchmark::State& state) {
   const auto replicas = static_cast<std::size_t>(state.range(0));
   fleet::placing<Placement> by;
-  auto storage = storage_for<fleet::runtime>(
-      {.book = {.replicas = replicas, .reservations = live + 64}, .requests = live + 64});
+  auto storage =
+      storage_for<fleet::runtime>({.book = {.replicas = replicas, .reservations = live + 64}, .requests = live + 64});
   fleet::runtime rt{by, storage};
   std::mt19937_64 random{7};
   fleet::event e{.what = fleet::event_kind::joined, .number = 1};

@@ -81,13 +81,12 @@ void simulate_and_run_again(std::uint64_t seed, Make make, sums& all) {
   const std::vector<trace_row> rows = random_rows(seed, 30, 0.4);
   sim::cluster_options o = toy_cluster(3, 60);
   std::vector<recorded> logs(routers);
-  o.routed = sim::routing{.routers = routers,
-                          .shares = seed % 5 == 0,
-                          .report_s = seed % 4 == 0 ? 5 : 0.3,
-                          .action_s = seed % 2 == 0 ? 0.0 : 0.35,
-                          .heard = [&](std::size_t k, const fleet::event& e, std::span<const fleet::action> a) {
-                            logs[k](e, a);
-                          }};
+  o.routed = sim::routing{
+      .routers = routers,
+      .shares = seed % 5 == 0,
+      .report_s = seed % 4 == 0 ? 5 : 0.3,
+      .action_s = seed % 2 == 0 ? 0.0 : 0.35,
+      .heard = [&](std::size_t k, const fleet::event& e, std::span<const fleet::action> a) { logs[k](e, a); }};
   if (seed % 3 == 0) {
     o.detection_s = 0.5;
     o.faults = sim::random_deaths(3, 1, 10, 6, 2, seed);

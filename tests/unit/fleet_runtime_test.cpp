@@ -175,8 +175,8 @@ class scripted final : public fleet::controller {
   lines since() { return std::exchange(heard, {}); }
 
  private:
-  void hear(const char* what, std::uint64_t whose, port& p) {
-    heard.push_back(std::string{what} + " " + std::to_string(whose));
+  void hear(const char* what, std::uint64_t of, port& p) {
+    heard.push_back(std::string{what} + " " + std::to_string(of));
     then(p);
   }
 };
@@ -321,7 +321,7 @@ TEST_CASE("fleet runtime: what there is no room for is a value") {
   CHECK_FALSE(f.rt.book().contains(7));
 }
 
-TEST_CASE("fleet runtime: whose destination dies stays, and whose source dies is lost") {
+TEST_CASE("fleet runtime: a move ends with its destination, and a request with its source") {
   scripted by;
   told f{by};
   by.then = [&](port& p) {

@@ -70,18 +70,18 @@ class short_text {
 
 /// An action. Members that its kind does not name are as they are here.
 struct action {
-  action_kind what = action_kind::none;
-  transfer how = transfer::stopped;
-  control::role role = control::role::mixed;
-  order_parameter parameter = order_parameter::threshold_s;
-  replica_id replica = no_replica;
-  replica_id from = no_replica;
-  request_id request = no_request;
-  std::int64_t low = 0;
-  std::int64_t high = endless.count();
-  std::uint64_t number = 0;
-  double value = 0;
-  short_text why{};
+  action_kind what = action_kind::none;                      ///< What it is.
+  transfer how = transfer::stopped;                          ///< How KV is copied.
+  control::role role = control::role::mixed;                 ///< A role.
+  order_parameter parameter = order_parameter::threshold_s;  ///< Which parameter.
+  replica_id replica = no_replica;                           ///< The replica that it is for.
+  replica_id from = no_replica;                              ///< The source of a move.
+  request_id request = no_request;                           ///< The request that it is about.
+  std::int64_t low = 0;                                      ///< Blocks or tokens, as its kind says.
+  std::int64_t high = endless.count();                       ///< Blocks.
+  std::uint64_t number = 0;                                  ///< Of a plan.
+  double value = 0;                                          ///< Of a parameter.
+  short_text why{};                                          ///< In words.
 
   /// Memberwise.
   friend constexpr bool operator==(const action&, const action&) noexcept = default;

@@ -128,7 +128,7 @@ class controller {
 
  protected:
   controller() = default;
-  ~controller() = default;  // Not virtual: it would ask for the heap. Who makes a controller knows its type.
+  ~controller() = default;  // Not virtual: that would ask for the heap. The code that makes a controller has its type.
   controller(const controller&) = default;
   controller& operator=(const controller&) = default;
 };

@@ -25,7 +25,7 @@ enum class event_kind : std::uint8_t {
   drained,       ///< `replica` takes no new requests.
   unreachable,   ///< `replica` could not be reached, incarnation `number`.
   failed,        ///< `replica` is dead for sure, incarnation `number`.
-  asks_report,   ///< `replica` is asked for a report, which does not say whose load it is.
+  asks_report,   ///< `replica` is asked for a report, which does not say what of it is this router's.
   reported,      ///< `said` has come from `replica`.
   role_changed,  ///< `replica` has the role that it was told to take.
   // Requests.
@@ -60,18 +60,18 @@ struct assignment {
 /// An event. Members that its kind does not name are as they are here.
 struct event {
   double at_s = 0;  ///< When, in seconds. An earlier moment than that of the event before counts as that one.
-  event_kind what = event_kind::none;
-  bool excluded = false;
-  control::role role = control::role::mixed;
-  replica_id replica = no_replica;
-  request_id request = no_request;
-  std::uint64_t number = 0;
-  tokens count{};
-  blocks low{};
-  blocks high = endless;
-  fleet::replica joins{};
-  report said{};
-  request_view asks{};
+  event_kind what = event_kind::none;         ///< What it is.
+  bool excluded = false;                      ///< The replica may not be chosen.
+  control::role role = control::role::mixed;  ///< A role.
+  replica_id replica = no_replica;            ///< The replica that it is about, or that says so.
+  request_id request = no_request;            ///< The request that it is about.
+  std::uint64_t number = 0;                   ///< An incarnation, or a plan.
+  tokens count{};                             ///< Tokens.
+  blocks low{};                               ///< Blocks.
+  blocks high = endless;                      ///< Blocks.
+  fleet::replica joins{};                     ///< What a replica is.
+  report said{};                              ///< A report.
+  request_view asks{};                        ///< A request that arrives. Its `id` is not read: `request` is.
 };
 
 }  // namespace fleet

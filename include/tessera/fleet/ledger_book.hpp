@@ -264,9 +264,8 @@ class ledger_book {
             .prefill_flops = s.prefill.flops(replicas_[id].what.prefill.cost)};
   }
   [[nodiscard]] double time_phi(replica_id id) const noexcept {
-    const entry& r = replicas_[id];
-    const double budget = r.what.prefill.budget.flops();
-    return budget > 0 ? 1.0 - (r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost)) / budget : 1.0;
+    const double budget = replicas_[id].what.prefill.budget.flops();
+    return budget > 0 ? 1.0 - views_[id].line / budget : 1.0;
   }
   void refresh(replica_id id) noexcept {
     const entry& r = replicas_[id];
@@ -279,9 +278,9 @@ class ledger_book {
     v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
     const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
-    v.time_phi = time_phi(id);
     v.queued = r.counts.prefill.requests();
     v.line = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
+    v.time_phi = time_phi(id);
     v.phi = v.role == control::role::prefill
                 ? v.time_phi
                 : headroom::space_freeness(v.kv_held + v.waiting_blocks,

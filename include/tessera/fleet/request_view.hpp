@@ -24,7 +24,7 @@ struct request_view {
   tokens limit{};                    ///< Most tokens that it may generate; 0: nothing is said.
   std::uint64_t prefix_key = 0;      ///< A hash of how the prompt begins; 0: it shares nothing.
   std::uint64_t session = 0;         ///< Requests with the same number follow each other; 0: it stands alone.
-  std::uint32_t tenant = 0;          ///< Whose request it is.
+  std::uint32_t tenant = 0;          ///< The tenant that it belongs to.
   phase is = phase::answering;       ///< Whether it reasons now.
   bool calls_tools = false;          ///< It may end in a call of a tool, and its session goes on soon after.
   bool movable = true;               ///< Another replica would go on as the one that has it.

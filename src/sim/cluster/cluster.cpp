@@ -122,7 +122,7 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
     } else if (sent_s == now_s_) {
       const sent s = sent_.pop();
       const asking a{&requests_[s.request], s.arrived_s};
-      // Who sent it knows of its instance's death by now, and has lost it.
+      // If its instance has died since, and that is known, its router has lost it.
       health_[a.r->where].known == s.known ? deliver(a) : place(a);
     } else if (moved_s == now_s_) {
       fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });

@@ -20,7 +20,7 @@ namespace sim {
 
 class routers;
 
-/// A controller, and in words what it looks for: for whoever asks why.
+/// A controller, and in words what it looks for, which explanations of a run quote.
 struct seated_controller {
   std::shared_ptr<fleet::controller> decides;  ///< Not null.
   std::string places_by{};                     ///< How it places requests.
