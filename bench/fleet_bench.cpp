@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // A router's decision: rank and reserve, over `n` replicas, and what it hears. Targets for rank and reserve:
-// 1 us at 64 replicas, 5 us at 1,024.
+// 1 us at 64 replicas, 5 us at 1,024. The same through a controller, from an arrival to a placement: 1 us at 64.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>

@@ -199,12 +199,13 @@ sim::policy find_policy(const std::string& name, std::optional<double> threshold
 /// A placement that is a Python function. Nothing is thrown through a run that is under way: it goes on without asking
 /// again, and what was thrown is in `failure`.
 auto called(const nb::object& place, std::exception_ptr& failure) {
-  return [&place, &failure](const std::vector<sim::instance_view>& views, double /*others*/) -> std::size_t {
+  return [&place, &failure](const tessera::fleet::candidates<>& views, double /*others*/) -> std::size_t {
     if (failure) return 0;
     const nb::gil_scoped_acquire held;
     try {
       nb::list shown;
-      for (const sim::instance_view& v : views) {
+      for (std::size_t i = 0; i != views.size(); ++i) {
+        const sim::instance_view& v = views[i];
         shown.append(nb::make_tuple(v.id, v.requests, v.kv_held.count(), v.free_blocks.count()));
       }
       const auto index = nb::cast<std::int64_t>(place(shown));

@@ -2,9 +2,12 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/runtime.hpp>
 #include <tessera/fleet/share.hpp>
 #include <tessera/fleet/stitch.hpp>
 #include <tessera/placement/fill_to_level.hpp>
+#include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_to_headroom.hpp>
 #include <tessera/placement/stay_in_range.hpp>
 
@@ -97,6 +100,27 @@ TESSERA_DEATH_CASE(fleet_share_of_nobody, "it is one of the routers") {
 TESSERA_DEATH_CASE(fleet_stitch_ends_before_the_beginning, "a length is not negative") {
   fleet::stitch s;
   static_cast<void>(s.end(tokens{-1}));
+}
+TESSERA_DEATH_CASE(fleet_runtime_without_actions, "an event may have an action") {
+  fleet::placing<placement::least_load> by;
+  auto storage = storage_for<fleet::runtime>({.actions = 0});
+  fleet::runtime rt{by, storage};
+}
+TESSERA_DEATH_CASE(fleet_runtime_of_no_router, "it is one of the routers") {
+  fleet::placing<placement::least_load> by;
+  auto storage = storage_for<fleet::runtime>({});
+  fleet::runtime rt{by, storage, {.router = {.router = 2, .routers = 2}}};
+}
+struct gives_no_range final : fleet::controller {
+  void arrived(const fleet::request_view&, fleet::port& p) noexcept override {
+    p.set_length_range(0, blocks{4}, blocks{4});
+  }
+};
+TESSERA_DEATH_CASE(fleet_runtime_range_of_nothing, "a range of lengths is not empty") {
+  gives_no_range by;
+  auto storage = storage_for<fleet::runtime>({});
+  fleet::runtime rt{by, storage};
+  rt.handle({.what = fleet::event_kind::arrived, .request = 1});
 }
 TESSERA_DEATH_CASE(fleet_export_of_nothing, "there is something to export") {
   static_cast<void>(fleet::plan_export(0_tok, 16_tok));

@@ -339,40 +339,35 @@ struct model {
       std::vector<view> views;
       for (const replica_id id : ids) {
         const view v = at(id);
-        const bool takes = !all.at(id).silent && v.role != control::role::prefill && v.free_blocks >= size;
+        const bool takes = !all.at(id).silent && v.role != control::role::prefill && v.free_blocks >= size &&
+                           book.count({k.first, id}) == 0;
         if (id == k.second || takes) views.push_back(v);
       }
-      while (true) {
-        const auto here = std::find_if(views.begin(), views.end(), [&](const view& v) { return v.id == k.second; });
-        const auto place = static_cast<std::size_t>(here - views.begin());
-        const std::size_t chosen = policy(views, place, grows, size);
-        if (chosen >= views.size() || chosen == place) return false;
-        const key there{k.first, static_cast<replica_id>(views[chosen].id)};
-        if (book.count(there) != 0) {
-          views.erase(views.begin() + static_cast<std::ptrdiff_t>(chosen));
-          continue;
-        }
-        moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
-        std::erase(asking, k);
-        h.asks = false;
-        h.remain = size_of(h) - shared(h) - frees(k, h);
-        h.stands = standing::leaving;
-        counts_no_more(k.second, h);
-        h.rests_until = now + 3;
-        h.heard = now;
-        h.twin = there.second;
-        held incoming = h;
-        incoming.stands = standing::incoming;
-        incoming.started = true;
-        incoming.cached = 0;
-        incoming.remain = 0;
-        incoming.has_hit = false;
-        incoming.since = all.at(there.second).reports;
-        incoming.twin = k.second;
-        incoming.number = ++came;
-        book[there] = incoming;
-        return true;
-      }
+      const auto here = std::find_if(views.begin(), views.end(), [&](const view& v) { return v.id == k.second; });
+      const auto place = static_cast<std::size_t>(here - views.begin());
+      const std::size_t chosen = policy(views, place, grows, size);
+      if (chosen >= views.size() || chosen == place) return false;
+      const key there{k.first, static_cast<replica_id>(views[chosen].id)};
+      moves.push_back({k.first, k.second, there.second, tokens{h.prompt + h.generated}, size});
+      std::erase(asking, k);
+      h.asks = false;
+      h.remain = size_of(h) - shared(h) - frees(k, h);
+      h.stands = standing::leaving;
+      counts_no_more(k.second, h);
+      h.rests_until = now + 3;
+      h.heard = now;
+      h.twin = there.second;
+      held incoming = h;
+      incoming.stands = standing::incoming;
+      incoming.started = true;
+      incoming.cached = 0;
+      incoming.remain = 0;
+      incoming.has_hit = false;
+      incoming.since = all.at(there.second).reports;
+      incoming.twin = k.second;
+      incoming.number = ++came;
+      book[there] = incoming;
+      return true;
     };
     for (const key& k : std::vector<key>{asking}) {
       if (!may()) break;

@@ -91,7 +91,8 @@ struct watching {
   std::vector<std::vector<sim::instance_view>>* seen = nullptr;
   template <placement::instance_views V>
   std::size_t operator()(const V& views) const {
-    seen->push_back({views.begin(), views.end()});
+    seen->emplace_back();
+    for (std::size_t i = 0; i != views.size(); ++i) seen->back().push_back(views[i]);
     return placement::least_load{}(views);
   }
 };

@@ -136,6 +136,10 @@ TEST_CASE("setting: a refusal names what was set as its user wrote it") {
            {{.routers = 1, .report_interval = 0},
             "--report-interval is a number of seconds from 0.001 to 1e+09, not 0",
             "report_s is a number of seconds from 0.001 to 1e+09, not 0"},
+           {{.routers = 1, .action_delay = -1},
+            "--action-delay is a number of seconds from 0 to 1e+09, not -1",
+            "action_s is a number of seconds from 0 to 1e+09, not -1"},
+           {{.action_delay = 1}, "--action-delay goes with --routers", "action_s goes with routers"},
            {{.router_shares = true}, "--router-shares goes with --routers", "router_shares goes with routers"},
            {{.mtbf = 5}, "--mtbf and --mttr go together", "mtbf and mttr go together"},
            {{.detection = 2},
@@ -163,6 +167,7 @@ TEST_CASE("setting: everything that is set is in the options of the cluster") {
                   .placement = "in-turn",
                   .routers = 2,
                   .report_interval = 0.5,
+                  .action_delay = 0.25,
                   .router_shares = true,
                   .pools = "1/2",
                   .faults = {"hang:1@1+2"},
@@ -183,6 +188,7 @@ TEST_CASE("setting: everything that is set is in the options of the cluster") {
   REQUIRE(o.routed);
   CHECK(o.routed->routers == 2);
   CHECK(o.routed->report_s == 0.5);
+  CHECK(o.routed->action_s == 0.25);
   CHECK(o.routed->shares);
   REQUIRE(o.pools);
   CHECK(*o.pools == sim::pool_sizes{1, 2, 0});

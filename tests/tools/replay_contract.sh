@@ -104,6 +104,8 @@ refused() { # words, options
 refused '--routers must be from 1 to 1024, not 0' --routers 0
 refused '--report-interval is a number of seconds' --routers 2 --report-interval nan
 refused '--report-interval goes with --routers' --report-interval 2
+refused '--action-delay is a number of seconds' --routers 2 --action-delay -1
+refused '--action-delay goes with --routers' --action-delay 2
 refused '--router-shares goes with --routers' --router-shares
 
 # Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.

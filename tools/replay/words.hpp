@@ -96,8 +96,9 @@ inline std::string say_peak(const std::vector<sim::trace_row>& rows) {
 /// The routers in front of the cluster, as a suffix; empty if one router sees everything at any moment.
 inline std::string say_routers(const sim::setting& a) {
   if (!a.routers) return {};
-  return fmt::format(", behind {} router{} {}with reports of {:g} s", *a.routers, *a.routers == 1 ? "" : "s",
-                     a.router_shares ? "with shares, " : "", a.report_interval);
+  return fmt::format(", behind {} router{} {}with reports of {:g} s{}", *a.routers, *a.routers == 1 ? "" : "s",
+                     a.router_shares ? "with shares, " : "", a.report_interval,
+                     a.action_delay > 0 ? fmt::format(" and actions {:g} s late", a.action_delay) : "");
 }
 
 /// The objectives that an idle instance misses; empty if there are none, or if there are instances of several kinds.
@@ -195,6 +196,7 @@ inline nlohmann::ordered_json describe_setting(const sim::setting& a, const std:
     what["routers"] = *a.routers;
     what["report_interval_s"] = a.report_interval;
     what["router_shares"] = a.router_shares;
+    if (a.action_delay > 0) what["action_delay_s"] = a.action_delay;
   }
   if (a.mtbf) what["mtbf_s"] = *a.mtbf;
   if (a.mttr) what["mttr_s"] = *a.mttr;

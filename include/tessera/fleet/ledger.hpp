@@ -4,8 +4,7 @@
 #include <tessera/control/flow_controller.hpp>
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/core/status.hpp>
-#include <tessera/fleet/choices.hpp>
-#include <tessera/fleet/ledger_book.hpp>
+#include <tessera/fleet/ledger_moves.hpp>
 #include <tessera/fleet/ledger_types.hpp>
 #include <tessera/fleet/report.hpp>
 #include <tessera/fleet/view.hpp>
@@ -65,8 +64,8 @@ namespace fleet {
 /// hashes them with a secret first); nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
-class ledger : private detail::ledger_book<Clock> {
-  using base = detail::ledger_book<Clock>;
+class ledger : private detail::ledger_moves<Clock> {
+  using base = detail::ledger_moves<Clock>;
 
  public:
   using time_point = basic_time_point<Clock>;  ///< A moment on that clock.
@@ -78,9 +77,7 @@ class ledger : private detail::ledger_book<Clock> {
   [[nodiscard]] static constexpr std::size_t required_bytes(const limits& l) noexcept {
     return storage_layout{}
         .add_bytes(base::required_bytes(l))
-        .add_bytes(detail::choices::required_bytes(l.replicas))
         .template add<control::worker>(l.replicas)
-        .template add<move>(l.moves)
         .bytes_unaligned();
   }
 
@@ -305,43 +302,14 @@ class ledger : private detail::ledger_book<Clock> {
 
   // -- decisions ---------------------------------------------------------------------------------------------------
 
-  /// Which requests are to go on elsewhere. Asked about are those that have begun to answer, or outgrown the range of
-  /// their replica (`set_range`), since they were last asked about, and, of each replica with fewer free blocks than
-  /// `settings::tight`, the request that moves best; the replicas take turns. That is one which runs and does not rest,
-  /// and of which a move frees at least as many blocks as it makes others hold twice: what it shares with requests that
-  /// stay does not become free. The fewest held twice come first, then the smallest request. The policy decides, one
-  /// request after the other, each over views in which those before it have moved: of the replica where it is and those
-  /// that can take it. Whoever is proposed is on its way in the books: carry it out, and say `moved`, or `release` it
-  /// at its destination. Valid until the next call of this.
-  ///
-  /// Nobody moves to where there is not room, or that only prefills, or is about to change its role, or has the request
-  /// already; before it has rested, from its last move's decision and from its arrival; from or to a replica that is
-  /// silent or drains; nobody who has no token yet; nobody while the book is full. O(replicas), the requests on
-  /// replicas that are tight, those that wait to be asked, and O(replicas) for each that is asked about.
-  template <migration_policy Policy>
-  [[nodiscard]] std::span<const move> propose_moves(Policy& policy, time_point now) noexcept {
-    moves_.clear();
-    for (std::uint32_t i = asking_.first; i != no_index && may_propose();) {
-      const std::uint32_t next = book_.data()[i].in_turn.after;
-      const held& h = book_.data()[i];
-      if (h.started && !(now < h.rests_until) && gives(h.where)) {
-        ask_no_more(i);
-        static_cast<void>(consider(policy, i, now));
-      }
-      i = next;
-    }
-    if (settings_.tight > blocks{}) {
-      const std::size_t n = open_.size();
-      const auto first = static_cast<std::size_t>(std::lower_bound(open_.begin(), open_.end(), next_) - open_.begin());
-      for (std::size_t k = 0; k != n && may_propose(); ++k) {
-        const replica_id id = open_[first + k < n ? first + k : first + k - n];
-        if (!gives(id) || views_[id].free_blocks >= settings_.tight) continue;
-        const std::uint32_t i = cheapest(id, now);
-        if (i != no_index && consider(policy, i, now)) next_ = id + 1;
-      }
-    }
-    return {moves_.data(), moves_.size()};
-  }
+  // Requests that run, described in ledger_moves.hpp: which may go on elsewhere, where to, and that they do.
+  using base::ask_movers;
+  using base::begin_move;
+  using base::propose_moves;
+  using base::where_to;
+  // The replicas for a request that comes, for callers that choose by themselves.
+  using base::among;
+  using base::show_prefix;
 
   /// At most one replica's new role, by the macro controller of Phasor over the views as they are. Each call is an
   /// epoch of it. The replica counts in its new pool at once; until `changed_role` is said, nothing new is sent there.
@@ -366,13 +334,15 @@ class ledger : private detail::ledger_book<Clock> {
       w.sequences_held = v.requests;
     }
     const std::optional<control::role_change> change = controller.decide({workers_, limits_.replicas});
-    if (change) {
-      replicas_[change->worker].is_changing = true;
-      views_[change->worker].role = change->to;
-      refresh(change->worker);
-      reopen();
-    }
+    if (change) give_role(change->worker, change->to);
     return change;
+  }
+  /// A replica is told to take a role. It counts as having it at once; until `changed_role` is said, nothing new is
+  /// sent there. False if it is not there, has that role, or is about to change already. O(replicas).
+  bool set_role(replica_id id, control::role role) noexcept {
+    if (!contains(id) || replicas_[id].is_changing || views_[id].role == role) return false;
+    give_role(id, role);
+    return true;
   }
   /// A replica has the role that it was given. False if it was not given any. O(replicas).
   bool changed_role(replica_id id) noexcept {
@@ -466,13 +436,10 @@ class ledger : private detail::ledger_book<Clock> {
   using base::arrive;
   using base::as_load;
   using base::ask;
-  using base::ask_no_more;
-  using base::asking_;
   using base::begin_to_answer;
   using base::book_;
   using base::by_time_;
-  using base::cheapest;
-  using base::depart;
+  using base::choices_;
   using base::enlist;
   using base::frees;
   using base::grow;
@@ -481,7 +448,6 @@ class ledger : private detail::ledger_book<Clock> {
   using base::name;
   using base::named_;
   using base::open_;
-  using base::place_;
   using base::prefix_of;
   using base::refresh;
   using base::remove;
@@ -499,10 +465,7 @@ class ledger : private detail::ledger_book<Clock> {
   using base::views_;
 
   ledger(arena memory, const limits& l, const settings& s) noexcept
-      : base{memory, l, s},
-        choices_{memory, l.replicas},
-        workers_{memory.take<control::worker>(l.replicas)},
-        moves_{memory, l.moves} {
+      : base{memory, l, s}, workers_{memory.take<control::worker>(l.replicas)} {
     TESSERA_ASSERT(l.replicas >= 1 && l.replicas < no_index && l.reservations < no_index / 4, "ids have 32 bits");
     TESSERA_ASSERT(s.block_size > tokens{}, "a block has a size");
     TESSERA_ASSERT(s.lease > basic_duration<Clock>{} && s.silence > basic_duration<Clock>{}, "patience is positive");
@@ -515,6 +478,13 @@ class ledger : private detail::ledger_book<Clock> {
     return contains(id) && replicas_[id].incarnation == incarnation;
   }
 
+  void give_role(replica_id id, control::role role) noexcept {
+    replicas_[id].is_changing = true;
+    views_[id].role = role;
+    refresh(id);
+    reopen();
+  }
+
   [[nodiscard]] static bool makes_sense(const replica& what) noexcept {
     const auto price = [](double x) noexcept { return x >= 0 && x <= std::numeric_limits<double>::max(); };
     const placement::prefill_worker& p = what.prefill;
@@ -523,52 +493,7 @@ class ledger : private detail::ledger_book<Clock> {
            price(p.cost.beta) && price(p.budget.flops());
   }
 
-  // Moves.
-
-  [[nodiscard]] bool may_propose() const noexcept {
-    return moving_ < settings_.moving && moves_.size() != moves_.capacity() && !book_.full();
-  }
-  /// Whether requests may leave it for others.
-  [[nodiscard]] bool gives(replica_id id) const noexcept { return place_[id] != no_index && !replicas_[id].is_silent; }
-  [[nodiscard]] bool takes(replica_id id, const held& h) const noexcept {
-    return views_[id].free_blocks >= h.size && views_[id].role != control::role::prefill && !replicas_[id].is_silent;
-  }
-  /// Whether it moves. Requires: it is here, where `gives`.
-  template <class Policy>
-  [[nodiscard]] bool consider(Policy& policy, std::uint32_t i, time_point now) noexcept {
-    const held& h = book_.data()[i];
-    const blocks grows = blocks_for(h.prompt + h.generated + tokens{1}, settings_.block_size) - h.size;
-    replica_id* const left = choices_.left();
-    std::size_t n = 0;
-    std::size_t here = 0;
-    for (const replica_id id : open_) {
-      if (id == h.where) {
-        here = n;
-      } else if (!takes(id, h)) {
-        continue;
-      }
-      left[n++] = id;
-    }
-    while (true) {
-      const std::size_t k = policy(candidates<>{views_, left, n}, here, grows, h.size);
-      if (k >= n || k == here) return false;
-      const replica_id to = left[k];
-      if (!reserved(h.request, to)) {
-        moves_.push_back({h.request, h.where, to, h.prompt + h.generated, h.size});
-        depart(i, to, now);
-        return true;
-      }
-      // It is there twice: that is rare. Another one, then.
-      std::copy(left + k + 1, left + n, left + k);
-      --n;
-      here -= k < here ? 1 : 0;
-    }
-  }
-
-  detail::choices choices_;
   control::worker* workers_;
-  fixed_vector<move> moves_;
-  replica_id next_ = 0;  // Whose turn it is to give a request away.
   std::array<std::uint64_t, receptions> receptions_{};
   std::uint64_t expired_ = 0;
 };

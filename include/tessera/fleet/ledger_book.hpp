@@ -105,6 +105,7 @@ class ledger_book {
     const blocks free = said.free ? *said.free : r.what.capacity - said.all.kv_held;
     r.total_room = min(max(free, blocks{}) + min(own.kv_held, said.all.kv_held), r.what.capacity);
     views_[id].slo_met = said.slo_met;
+    views_[id].reported_s = now.seconds();
     if (!r.is_silent) by_time_.erase(replicas_, id);
     by_time_.push_back(replicas_, id);
     r.heard = now;
@@ -263,9 +264,8 @@ class ledger_book {
             .prefill_flops = s.prefill.flops(replicas_[id].what.prefill.cost)};
   }
   [[nodiscard]] double time_phi(replica_id id) const noexcept {
-    const entry& r = replicas_[id];
-    const double budget = r.what.prefill.budget.flops();
-    return budget > 0 ? 1.0 - (r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost)) / budget : 1.0;
+    const double budget = replicas_[id].what.prefill.budget.flops();
+    return budget > 0 ? 1.0 - views_[id].line / budget : 1.0;
   }
   void refresh(replica_id id) noexcept {
     const entry& r = replicas_[id];
@@ -278,6 +278,8 @@ class ledger_book {
     v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
     const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
+    v.queued = r.counts.prefill.requests();
+    v.line = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
     v.time_phi = time_phi(id);
     v.phi = v.role == control::role::prefill
                 ? v.time_phi

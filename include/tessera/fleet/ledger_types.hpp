@@ -9,6 +9,7 @@
 #include <tessera/request/state.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 /// @file
 /// What `fleet::ledger` is told of replicas and requests, what it answers, and how it is set up.
@@ -16,12 +17,26 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
+/// What an engine can be asked to do besides serving requests.
+struct abilities {
+  bool moves = true;       ///< A request goes on elsewhere with its KV, and stands still meanwhile.
+  bool live_moves = true;  ///< It runs on while its KV is copied.
+  bool roles = true;       ///< It takes another role.
+  bool ranges = true;      ///< It can be told which lengths it serves.
+  bool budgets = true;     ///< Its prompts per step can be bounded.
+  bool orders = true;      ///< Parameters of its order can be set.
+
+  /// Memberwise.
+  friend constexpr bool operator==(const abilities&, const abilities&) noexcept = default;
+};
+
 /// What a replica is, as it joins.
 struct replica {
   blocks capacity{};                          ///< Its KV blocks.
   control::role role = control::role::mixed;  ///< What it does.
   bool elastic = false;                       ///< It may be given another role, see `control::worker`.
   placement::prefill_worker prefill{.cost = {}, .budget = {}};  ///< For Phi_T; without a budget that is 1.
+  abilities can{};                                              ///< What it can be asked to do, by `fleet::runtime`.
 };
 
 /// What a request is when it is placed.
@@ -41,6 +56,13 @@ struct move {
 
   /// Memberwise.
   friend constexpr bool operator==(const move&, const move&) noexcept = default;
+};
+
+/// Why a request that runs is asked about.
+enum class move_reason : std::uint8_t {
+  answers,   ///< It has ended its reasoning.
+  outgrown,  ///< It has outgrown the range of lengths of its replica.
+  tight,     ///< Its replica has little memory left.
 };
 
 /// A request whose replica is dead.

@@ -22,6 +22,8 @@ using replica_id = std::uint32_t;
 using request_id = std::uint64_t;
 /// "No replica."
 inline constexpr replica_id no_replica = no_index;
+/// "No request."
+inline constexpr request_id no_request = std::numeric_limits<request_id>::max();
 
 /// What requests are to a replica. A replica's load is the sum of what each router has sent there, and of the shared
 /// blocks whose first request has ended. A block that several requests share counts once, for the request that computed

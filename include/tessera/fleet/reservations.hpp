@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/core/assert.hpp>
 #include <tessera/core/clock.hpp>
 #include <tessera/core/index.hpp>
 #include <tessera/core/split_mix.hpp>
-#include <tessera/core/storage.hpp>
+#include <tessera/fleet/keyed_pool.hpp>
 #include <tessera/fleet/report.hpp>
 
-#include <bit>
-#include <cstddef>
 #include <cstdint>
 
 TESSERA_NAMESPACE_BEGIN
@@ -51,6 +48,13 @@ enum class standing : std::uint8_t {
 /// A request at a replica.
 template <clock_policy Clock>
 struct reservation {
+  /// By what it is found.
+  struct key {
+    request_id request;
+    replica_id where;
+    friend constexpr bool operator==(const key&, const key&) noexcept = default;
+  };
+
   request_id request = 0;
   basic_time_point<Clock> heard{};        // When it was last named.
   basic_time_point<Clock> rests_until{};  // It is not moved before.
@@ -72,93 +76,31 @@ struct reservation {
   bool answers = false;
   bool asks = false;
   bool has_hit = false;  // `shared` is what the engine has found, not what was expected.
+  std::uint32_t next_free = no_index;
+
+  [[nodiscard]] static constexpr reservation named(const key& k) noexcept {
+    reservation r;
+    r.request = k.request;
+    r.where = k.where;
+    return r;
+  }
+  [[nodiscard]] constexpr key name() const noexcept { return {request, where}; }
+  [[nodiscard]] static constexpr std::uint64_t hash(const key& k) noexcept {
+    return tessera::detail::split_mix(k.request + (k.where + 1) * tessera::detail::split_mix_step);
+  }
 };
 
-/// Reservations by request and replica: a hash table with linear probing over a pool. Find, insert and erase O(1) on
-/// average; nothing allocates.
+/// Reservations by request and replica.
 template <clock_policy Clock>
-class reservations {
+class reservations : public keyed_pool<reservation<Clock>> {
+  using base = keyed_pool<reservation<Clock>>;
+
  public:
-  using value = reservation<Clock>;
-
-  [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t n) noexcept {
-    return storage_layout{}.add<value>(n).template add<std::uint32_t>(slots_for(n)).bytes();
-  }
-  reservations(arena& memory, std::size_t n) noexcept
-      : all_{memory.take_uninitialised<value>(n)},
-        slots_{memory.take_uninitialised<std::uint32_t>(slots_for(n))},
-        capacity_{n},
-        mask_{slots_for(n) - 1} {
-    for (std::size_t i = 0; i != slots_for(n); ++i) slots_[i] = no_index;
-  }
-
-  [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  [[nodiscard]] bool full() const noexcept { return size_ == capacity_; }
-  [[nodiscard]] value* data() noexcept { return all_; }
-  [[nodiscard]] const value* data() const noexcept { return all_; }
-
+  using base::base;
   [[nodiscard]] std::uint32_t find(request_id request, replica_id where) const noexcept {
-    return slots_[slot_of(request, where)];
+    return base::find({request, where});
   }
-  /// Requires: it is not there, and the pool is not full.
-  std::uint32_t insert(request_id request, replica_id where) noexcept {
-    TESSERA_ASSERT(!full(), "there is no room for a reservation");
-    const std::size_t slot = slot_of(request, where);
-    TESSERA_ASSERT(slots_[slot] == no_index, "it is reserved already");
-    std::uint32_t i = free_;
-    if (i != no_index) {
-      free_ = all_[i].there.after;
-    } else {
-      i = used_++;
-    }
-    ::new (static_cast<void*>(all_ + i)) value{};
-    all_[i].request = request;
-    all_[i].where = where;
-    slots_[slot] = i;
-    ++size_;
-    return i;
-  }
-  /// Requires: it is in no list.
-  void erase(std::uint32_t i) noexcept {
-    std::size_t hole = slot_of(all_[i].request, all_[i].where);
-    TESSERA_ASSERT(slots_[hole] == i, "it is not reserved");
-    // Those that were put behind it because it was there move up.
-    for (std::size_t at = (hole + 1) & mask_; slots_[at] != no_index; at = (at + 1) & mask_) {
-      const value& v = all_[slots_[at]];
-      const std::size_t wants = home(v.request, v.where);
-      if (((at - wants) & mask_) < ((at - hole) & mask_)) continue;
-      slots_[hole] = slots_[at];
-      hole = at;
-    }
-    slots_[hole] = no_index;
-    all_[i].there.after = free_;
-    free_ = i;
-    --size_;
-  }
-
- private:
-  [[nodiscard]] static constexpr std::size_t slots_for(std::size_t n) noexcept { return std::bit_ceil(2 * n + 1); }
-  [[nodiscard]] std::size_t home(request_id request, replica_id where) const noexcept {
-    return static_cast<std::size_t>(
-               tessera::detail::split_mix(request + (where + 1) * tessera::detail::split_mix_step)) &
-           mask_;
-  }
-  /// Where it is, or would be.
-  [[nodiscard]] std::size_t slot_of(request_id request, replica_id where) const noexcept {
-    std::size_t at = home(request, where);
-    while (slots_[at] != no_index && (all_[slots_[at]].request != request || all_[slots_[at]].where != where)) {
-      at = (at + 1) & mask_;
-    }
-    return at;
-  }
-
-  value* all_;
-  std::uint32_t* slots_;  // At most half of them are taken.
-  std::size_t capacity_;
-  std::size_t mask_;
-  std::size_t size_ = 0;
-  std::uint32_t used_ = 0;
-  std::uint32_t free_ = no_index;  // Linked through `there.after`.
+  std::uint32_t insert(request_id request, replica_id where) noexcept { return base::insert({request, where}); }
 };
 
 }  // namespace fleet::detail

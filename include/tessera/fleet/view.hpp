@@ -36,6 +36,15 @@ struct view {
   std::size_t fresh_answers = 0;  ///< PASCAL's a_i.
   bool slo_met = true;            ///< PASCAL's t_i, as reported.
   control::role role = control::role::mixed;  ///< What it does.
+  std::size_t queued = 0;  ///< Live requests without blocks on the device, as far as is known: of one's own, those
+                           ///< without a first token.
+  double line = 0;   ///< FLOPs of prompts that are left to compute, if the replica joined with what a prompt costs.
+  double error = 0;  ///< By how much `phi` may be wrong, see `placement::least_in_line`.
+  double reported_s = -std::numeric_limits<double>::infinity();  ///< When it last reported; minus infinity: never.
+  // What the replica has of the request at hand, for policies with a member `reads_prefixes`:
+  tokens cached_tokens{};        ///< Tokens of the prompt that it would not compute.
+  tokens new_prefill_tokens{};   ///< Those that it would.
+  std::uint64_t prefix_key = 0;  ///< A hash of how the prompt begins.
 };
 
 /// Who may be chosen: everybody that takes requests.
@@ -44,20 +53,13 @@ struct everyone {
   [[nodiscard]] constexpr bool operator()(const view&) const noexcept { return true; }
 };
 
-/// What a request has in the prefix caches of replicas. A placement policy that reads prefixes sees these beside the
-/// rest of a view. @tparam Cached from a `replica_id` to the tokens that it has of the prompt: from KV events, say.
+/// What a request has in the prefix caches of replicas, which a placement policy that reads prefixes sees in the views.
+/// @tparam Cached from a `replica_id` to the tokens that it has of the prompt: from KV events, say.
 template <class Cached>
 struct prefix {
   tokens prompt{};               ///< Length of the prompt.
   std::uint64_t prefix_key = 0;  ///< A hash of how it begins.
   Cached cached;                 ///< Leading tokens whose KV a replica has.
-};
-
-/// A view, and what its replica has of the request at hand.
-struct prefix_view : view {
-  tokens cached_tokens{};        ///< Tokens that it would not compute.
-  tokens new_prefill_tokens{};   ///< Those that it would.
-  std::uint64_t prefix_key = 0;  ///< A hash of how the prompt begins.
 };
 
 /// Some of the replicas, as a placement policy takes them. @tparam Prefix `void`, or a `prefix`.
@@ -68,9 +70,13 @@ class candidates {
   constexpr candidates(const view* views, const replica_id* ids, std::size_t size, const Prefix& p) noexcept
       : views_{views}, ids_{ids}, size_{size}, prefix_{&p} {}
   /// The i-th. Calls `cached`; of what that says no more counts than the prompt has.
-  [[nodiscard]] constexpr prefix_view operator[](std::size_t i) const noexcept {
+  [[nodiscard]] constexpr view operator[](std::size_t i) const noexcept {
     const tokens cached = min(max(tokens{prefix_->cached(ids_[i])}, tokens{}), prefix_->prompt);
-    return {views_[ids_[i]], cached, prefix_->prompt - cached, prefix_->prefix_key};
+    view v = views_[ids_[i]];
+    v.cached_tokens = cached;
+    v.new_prefill_tokens = prefix_->prompt - cached;
+    v.prefix_key = prefix_->prefix_key;
+    return v;
   }
   /// How many there are.
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
@@ -103,10 +109,19 @@ class candidates<void> {
 /// Requires: (1) `p(candidates) noexcept -> std::size_t`; (2) it is copied: further choices are a copy's, so that a
 /// request takes one turn however many choices it is given. Optional: (3) `p.rank(candidates, std::span<replica_id>
 /// best) noexcept -> std::size_t`, indices of the best in order and how many there are: then further choices cost no
-/// further pass.
+/// further pass; (4) a true constant `reads_prefixes`: then it is not asked without a `prefix`.
 template <class P, class Prefix = void>
-concept placement_policy = std::copyable<P> && requires(P& p, const candidates<Prefix>& c) {
+concept placement_policy = std::copyable<P> && !(std::same_as<Prefix, void> && placement::prefix_reader<P>)&&requires(
+                                                   P& p, const candidates<Prefix>& c) {
   { p(c) } noexcept -> std::same_as<std::size_t>;
+};
+
+/// Where a request that runs could go on: what a migration policy is shown.
+struct destinations {
+  candidates<> replicas;  ///< The one where it is, and those that can take it.
+  std::size_t here;       ///< The place of the former among them.
+  blocks grows;           ///< Blocks that it takes next where it is.
+  blocks moves;           ///< Blocks that it needs elsewhere.
 };
 
 /// A migration policy over a fleet's views, as those in placement/: from where a request is, the blocks that it takes

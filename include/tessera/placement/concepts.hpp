@@ -19,6 +19,14 @@ namespace placement {
 /// "No instance": the answer for an empty range.
 inline constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
+/// A placement or migration policy that looks at the phases: it has a true constant `reads_phases`.
+template <class P>
+concept phase_reader = requires { requires P::reads_phases; };
+
+/// A placement policy that looks at what is cached: it has a true constant `reads_prefixes`.
+template <class P>
+concept prefix_reader = requires { requires P::reads_prefixes; };
+
 /// Instance views in a forward range that is indexable.
 /// Requires: (1) `v[i]` and `v.size()`.
 template <class V>

@@ -38,7 +38,10 @@ struct lmetric {
       const std::size_t batch{instances[i].requests};
       // No real product has 64 bits, but reports may say so.
       constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-      const bool fits = batch == 0 || fresh <= most / static_cast<std::int64_t>(std::min(batch, std::size_t{1} << 62U));
+      constexpr std::int64_t half = std::int64_t{1} << 31U;  // A division is not needed where both are usual.
+      const bool usual = fresh < half && batch < std::size_t{half};
+      const bool fits =
+          usual || batch == 0 || fresh <= most / static_cast<std::int64_t>(std::min(batch, std::size_t{1} << 62U));
       return std::tuple{fits ? fresh * static_cast<std::int64_t>(batch) : most, fresh, batch};
     });
   }

@@ -93,6 +93,7 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
     }
     const bool next_turn = due_.next_s() < arrival_s;
     if (next_turn) arrival_s = due_.next_s();
+    const double sent_s = sent_.next_s();
     const double moved_s = fabric_.next_end_s();
     const double alarm_s = alarms_.next_s();
     const double end_s = ends_.next_s();
@@ -103,13 +104,13 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
     }
     if (up_ != 0 && arrived != recorder_.result.requests.size()) {
       last_busy_s = now_s_;
-    } else if (const double next_s = std::min({fault_s, arrival_s, moved_s, end_s});
+    } else if (const double next_s = std::min({fault_s, arrival_s, sent_s, moved_s, end_s});
                alarm_s > last_busy_s + idle_s && alarm_s < next_s) {
       sleep(next_s - alarm_s);
       continue;
     }
     // What happened before the run began shows at once.
-    now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, moved_s, alarm_s, end_s});
+    now_s_ = std::min({std::max(fault_s, now_s_), arrival_s, sent_s, moved_s, alarm_s, end_s});
     TESSERA_ASSERT(now_s_ != no_event, "every request ends");
     pass_time_to(now_s_);
     if (fault_s <= now_s_) {
@@ -118,6 +119,11 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
       const std::size_t row = next_turn ? due_.pop().row : next_row++;
       arrive(rows[row], row);
       if (++arrived == rows.size() && ends_with_arrivals()) recorder_.facts.window.to = now_s_;
+    } else if (sent_s == now_s_) {
+      const sent s = sent_.pop();
+      const asking a{&requests_[s.request], s.arrived_s};
+      // If its instance has died since, and that is known, its router has lost it.
+      health_[a.r->where].known == s.known ? deliver(a) : place(a);
     } else if (moved_s == now_s_) {
       fabric_.advance(now_s_, [&](const fabric::completion& done) { copied(requests_[done.token]); });
     } else if (alarm_s == now_s_) {
@@ -253,11 +259,22 @@ void cluster::place(const asking& a) {
     if (seen_.rows.empty()) seen_ = compare_views(candidates(r));
     tell(r, happening::placed, to, std::exchange(why_, {}), std::exchange(seen_, {}));
   }
+  if (options_.routed && options_.routed->action_s > 0) {
+    sent_.push({now_s_ + options_.routed->action_s, sent_so_far_++, r.index, a.arrived_s, health_[to].known});
+    return;
+  }
+  deliver(a);
+}
+
+void cluster::deliver(const asking& a) {
+  request& r = *a.r;
+  const std::size_t to = r.where;
+  const bool asked = asks(r);
   if (!up(to)) {
     if (asked) tell(r, happening::waits, to, "its instance is dead, which nobody knows yet");
     health_[to].asked.push_back(a);
     const blocks needs = blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
-    sent_to_dead(to, {.requests = 1, .queued = 1, .waiting_blocks = needs});
+    sent_to_dead(to, {.requests = 1, .waiting_blocks = needs, .queued = 1});
     return;
   }
   if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
@@ -362,7 +379,7 @@ void cluster::tell_first_token(const request& r) {
 
 void cluster::pass_time_to(double now_s) {
   recorder_.pass_time_to(now_s, all(), up_, stranded_total_, capacity_, [this] {
-    std::size_t n = homeless_.size();
+    std::size_t n = homeless_.size() + sent_.size();
     for (const health& h : health_) n += h.asked.size();
     return n;
   });

@@ -106,6 +106,7 @@ void cluster::lost(request& r, std::size_t of) {
 
 void cluster::put_out_of_service(std::size_t i) {
   health_[i].in_service = false;
+  ++health_[i].known;
   ++out_;
   instances_[i].forget_prefixes();  // not before: who places by them does not know either
   control_->failed(*this, i);

@@ -74,7 +74,7 @@ void cluster::begin_migration(request& r, std::size_t to, blocks takes) {
   incoming_[to].requests += 1;
   incoming_[to].held += r.migration.takes;
   look_at(to);
-  if (!up(to)) sent_to_dead(to, {.kv_held = takes, .requests = 1});
+  if (!up(to)) sent_to_dead(to, {.requests = 1, .kv_held = takes});
   if (asks(r)) {
     tell(r, happening::moves, to,
          fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),

@@ -1,26 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/fleet/share.hpp>
+#include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/routers.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-routers::routers(cluster& c, const routing& how) : how_{how}, began_s_{c.now_s()} {
+fleet::request_view request_view_of(const cluster& c, const request& r) {
+  const bool is_new = r.state().length == tokens{};
+  fleet::request_view v{.id = r.index,
+                        .prompt = r.prompt,
+                        .generated = r.generated(),
+                        .limit = r.max_output,
+                        .session = static_cast<std::uint64_t>(r.session + 1),
+                        .tenant = r.tenant,
+                        .is = is_new ? r.starts_in : r.state().phase,
+                        .calls_tools = r.kept_s > 0};
+  if (r.score >= 0 && r.score < 1e9F) v.expected = tokens{std::llround(r.score)};
+  if (is_live(r.state().life)) v.where = static_cast<fleet::replica_id>(r.where);
+  if (r.migration.stage != migration_stage::none) v.moves_to = static_cast<fleet::replica_id>(r.migration.to);
+  static_cast<void>(c);
+  return v;
+}
+
+routers::router::router(seated_controller what, const fleet::runtime_limits& l, const fleet::runtime_settings& s)
+    : by{std::move(what)},
+      storage{storage_for<fleet::runtime>(l)},
+      decides{*by.decides, storage, s},
+      wakes_s{std::numeric_limits<double>::infinity()} {}
+
+routers::routers(cluster& c, const routing& how, const controller_maker& make) : how_{how} {
   TESSERA_ASSERT(how.routers > 0 && how.report_s > 0, "somebody routes, and instances report now and then");
-  typename ledger::settings s;
-  s.block_size = c.options().instance.limits.block_size;
-  s.lease = s.silence = duration::forever();
-  s.rest = duration{};
-  s.moving = std::numeric_limits<std::size_t>::max();
-  s.quantum = c.options().quantum;
+  TESSERA_ASSERT(how.action_s >= 0, "nothing is done before it is decided");
+  fleet::runtime_settings s;
+  s.book.block_size = c.options().instance.limits.block_size;
+  s.book.lease = s.book.silence = duration::forever();
+  s.book.rest = duration{};
+  s.book.moving = std::numeric_limits<std::size_t>::max();
+  s.book.quantum = c.options().quantum;
+  s.keeps_to_share = how.shares;
+  s.report_s = how.report_s;
   for (std::size_t k = 0; k != how.routers; ++k) {
+    s.router = {k, how.routers};
     // Requests are dealt in turn, and each may move.
+    const std::size_t requests = c.requests().size() / how.routers + 1;
     all_.push_back(std::make_unique<router>(
-        typename ledger::limits{.replicas = c.size(), .reservations = 2 * c.requests().size() / how.routers + 2}, s));
+        make(c.options(), {.router = k, .routers = how.routers, .instances = c.size()}),
+        fleet::runtime_limits{.book = {.replicas = c.size(), .reservations = 2 * requests}, .requests = requests}, s));
   }
   before_.resize(c.requests().size());
   lives_.resize(c.size());
@@ -32,19 +68,117 @@ routers::routers(cluster& c, const routing& how) : how_{how}, began_s_{c.now_s()
   }
 }
 
-void routers::report(cluster& c, std::size_t i, bool says_slo) {
+fleet::replica_id routers::tell(cluster& c, std::size_t k, const fleet::event& e) {
+  router& to = *all_[k];
+  const std::span<const fleet::action> said = to.decides.handle(e);
+  if (how_.heard) how_.heard(k, e, said);
+  fleet::replica_id placed = fleet::no_replica;
+  for (const fleet::action& a : said) {
+    switch (a.what) {
+      case fleet::action_kind::place:
+        TESSERA_ASSERT(e.what == fleet::event_kind::arrived && a.request == e.request, "a request is placed at once");
+        placed = a.replica;
+        break;
+      case fleet::action_kind::move:
+        moves_.add({c.now_s() + how_.action_s, static_cast<std::size_t>(a.request), a.from, a.replica, a.how});
+        break;
+      case fleet::action_kind::cancel_move: {
+        request& r = c.requests()[a.request];
+        if (!moves_.remove(r.index) && r.migration.stage != migration_stage::none) c.cut_migration(r);
+        break;
+      }
+      case fleet::action_kind::set_prefill_budget: c.bound_prompts(a.replica, tokens{a.low}); break;
+      default: break;  // what an instance cannot, and what is said alone
+    }
+  }
+  if (const double at_s = to.decides.next_wake_s(); at_s < to.wakes_s || to.wakes_s <= c.now_s()) {
+    to.wakes_s = at_s;
+    if (at_s < std::numeric_limits<double>::infinity()) {
+      c.call_after(std::max(at_s - c.now_s(), 0.0), c.size() + k);
+    }
+  }
+  return placed;
+}
+
+fleet::replica_id routers::tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count) {
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.what = what;
+  e.replica = at(i);
+  e.request = r.index;
+  e.count = count;
+  return tell(c, of(r), e);
+}
+
+std::vector<instance_view> routers::shown_to(const cluster& c, const request& r) const {
+  std::vector<instance_view> all;
+  const fleet::ledger<>& book = all_[of(r)]->decides.book();
+  const auto look = [&](auto may) {
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      if (!c.takes(i, r) || !may(book.at(at(i)))) continue;
+      all.push_back(book.at(at(i)));
+      all.back().cached_tokens = c.views()[i].cached_tokens;
+      all.back().new_prefill_tokens = c.views()[i].new_prefill_tokens;
+    }
+  };
+  if (how_.shares) look(fleet::share{of(r), how_.routers});
+  if (all.empty()) look(fleet::everyone{});
+  return all;
+}
+
+std::size_t routers::place(cluster& c, const request& r) {
+  router& by = *all_[of(r)];
+  const fleet::reading reads = by.decides.reads();
+  if (reads.prefixes) c.look_at_prefixes(r);
+  std::vector<instance_view> seen;
+  if (c.asks(r)) seen = shown_to(c, r);
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.request = r.index;
+  e.what = fleet::event_kind::offers;
+  for (std::size_t i = 0; i != c.size(); ++i) {
+    e.replica = at(i);
+    e.count = reads.prefixes ? c.views()[i].cached_tokens : tokens{};
+    e.excluded = c.in_service(i) && !c.takes(i, r);
+    if (e.excluded || e.count != tokens{}) static_cast<void>(tell(c, of(r), e));
+  }
+  e = {.at_s = c.now_s(), .what = fleet::event_kind::arrived, .request = r.index};
+  e.asks = request_view_of(c, r);
+  if (reads.prefixes) e.asks.prefix_key = c.views().front().prefix_key;
+  before_[r.index] = r.generated();
+  const fleet::replica_id to = tell(c, of(r), e);
+  TESSERA_ASSERT(to != fleet::no_replica, "a request is placed at once");
+  if (c.asks(r)) c.because(by.by.places_by, compare_views(seen, reads.phases, reads.prefixes));
+  return to;
+}
+
+void routers::alarm(cluster& c, std::uint64_t what) {
+  if (what < c.size()) return report(c, static_cast<std::size_t>(what));
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.what = fleet::event_kind::clock;
+  static_cast<void>(tell(c, static_cast<std::size_t>(what) - c.size(), e));
+}
+
+void routers::report(cluster& c, std::size_t i) {
   c.call_after(how_.report_s, i);
   if (!c.up(i) || !c.in_service(i)) return;
   const auto& one = c.at(i);
   const tokens quantum = c.options().quantum;
-  fleet::report said{.incarnation = lives_[i], .epoch = ++epochs_[i]};
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.what = fleet::event_kind::reported;
+  e.replica = at(i);
+  fleet::report& said = e.said;
+  said.incarnation = lives_[i];
+  said.epoch = ++epochs_[i];
   for (fleet::load& l : own_) l = {};
   for (const request* r : one.requests()) {
     fleet::load& l = own_[of(*r)];
     ++l.requests;
     const blocks held = r->state().swapped ? r->needs : min(one.scheduler().blocks_held(*r), r->needs);
     // A shared block counts for the request that computed it.
-    l.kv_held += held - min(found(*r), held);
+    l.kv_held += held - min(blocks{r->state().shared_blocks}, held);
     l.waiting_blocks += r->needs - held;
     if (r->prefills && r->state().computed < r->state().length) {
       l.prefill_flops += how_.prefill.cost.flops(r->state().length, r->state().computed);
@@ -64,64 +198,81 @@ void routers::report(cluster& c, std::size_t i, bool says_slo) {
     said.all.fresh_answers += l.fresh_answers;
   }
   said.free = one.free_blocks();
-  if (says_slo) said.slo_met = one.slo_met(c.now_s());
+  if (all_.front()->decides.reads().phases) said.slo_met = one.slo_met(c.now_s());
   for (std::size_t k = 0; k != how_.routers; ++k) {
     said.own = own_[k];
-    const fleet::reception got = all_[k]->book.receive(at(i), said, now(c));
-    TESSERA_ASSERT(got == fleet::reception::taken, "it lives, and reports in order");
-    static_cast<void>(got);
+    static_cast<void>(tell(c, k, e));
   }
 }
 
 void routers::step_ended(cluster& c, std::size_t i) {
   for (const request* r : c.at(i).requests()) hear(c, *r, i);
+  begin_moves(c, i, fleet::no_request);
 }
 
-void routers::answers(cluster& c, const request& r) {
+void routers::begin_moves(cluster& c, std::size_t i, fleet::request_id only) {
+  moves_.begin(
+      c, i, [only](std::size_t r) { return only == fleet::no_request || r == only; },
+      [&](const decided_moves::decided& m) {
+        static_cast<void>(tell(c, c.requests()[m.request], fleet::event_kind::move_failed, m.to));
+      });
+}
+
+void routers::answers(cluster& c, request& r) {
   hear(c, r, r.where);
-  all_[of(r)]->book.answers(r.index, at(r.where), now(c));
+  static_cast<void>(tell(c, r, fleet::event_kind::reasoning_ended, r.where));
+  begin_moves(c, r.where, r.index);
 }
 
-void routers::moved(const cluster& c, const request& r) { all_[of(r)]->book.moved(r.index, at(r.where), now(c)); }
+void routers::moved(cluster& c, const request& r) { static_cast<void>(tell(c, r, fleet::event_kind::moved, r.where)); }
 
-void routers::failed(std::size_t i) {
-  for (const std::unique_ptr<router>& by : all_) {
-    by->orphans.clear();
-    by->book.fence(at(i), lives_[i], [&](const fleet::orphan& o) { by->orphans.push_back(o); });
-    for (const fleet::orphan& o : by->orphans) {
-      if (o.elsewhere != fleet::no_replica) by->book.release(o.request, o.elsewhere);
-    }
-  }
+void routers::move_failed(cluster& c, const request& r) {
+  const fleet::request_view* const v = all_[of(r)]->decides.find(r.index);
+  if (v == nullptr || v->moves_to == fleet::no_replica) return;
+  static_cast<void>(tell(c, r, fleet::event_kind::move_failed, v->moves_to));
 }
 
-void routers::returned(const cluster& c, std::size_t i) {
+void routers::finished(cluster& c, const request& r) {
+  static_cast<void>(tell(c, r, fleet::event_kind::ended, r.where));
+}
+
+void routers::failed(cluster& c, std::size_t i) {
+  moves_.forget(i);
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.what = fleet::event_kind::failed;
+  e.replica = at(i);
+  e.number = lives_[i];
+  for (std::size_t k = 0; k != how_.routers; ++k) static_cast<void>(tell(c, k, e));
+}
+
+void routers::returned(cluster& c, std::size_t i) {
   ++lives_[i];
   epochs_[i] = 0;
   const bool by_time = how_.prefill.budget.flops() > 0;
-  const fleet::replica what{.capacity = c.capacity(i),
-                            .role = by_time ? control::role::prefill : control::role::mixed,
-                            .prefill = how_.prefill};
-  for (const std::unique_ptr<router>& by : all_) {
-    const status s = by->book.join(at(i), lives_[i], what, now(c));
-    TESSERA_ASSERT(ok(s), "its former life is fenced");
-    static_cast<void>(s);
-  }
+  fleet::event e;
+  e.at_s = c.now_s();
+  e.what = fleet::event_kind::joined;
+  e.replica = at(i);
+  e.number = lives_[i];
+  e.joins = {.capacity = c.capacity(i),
+             .role = by_time ? control::role::prefill : control::role::mixed,
+             .prefill = how_.prefill,
+             .can = {.roles = false, .orders = false}};
+  for (std::size_t k = 0; k != how_.routers; ++k) static_cast<void>(tell(c, k, e));
 }
 
 std::size_t routers::in_books() const noexcept {
   std::size_t n = 0;
-  for (const std::unique_ptr<router>& by : all_) n += by->book.size();
+  for (const std::unique_ptr<router>& by : all_) n += by->decides.book().size();
   return n;
 }
 
-void routers::hear(const cluster& c, const request& r, std::size_t i) noexcept {
-  ledger& book = all_[of(r)]->book;
-  const tokens generated = r.generated() - before_[r.index];
-  book.progress(r.index, at(i), generated, now(c));
-  if (generated == tokens{1}) {
-    const tokens cached{found(r).count() * c.options().instance.limits.block_size.count()};
-    book.cache_hit(r.index, at(i), cached, now(c));
-  }
+void routers::hear(cluster& c, const request& r, std::size_t i) {
+  static_cast<void>(tell(c, r, fleet::event_kind::progressed, i, r.generated()));
+  if (r.generated() - before_[r.index] != tokens{1}) return;
+  const tokens cached = c.options().instance.limits.block_size * static_cast<std::int64_t>(r.state().shared_blocks);
+  static_cast<void>(tell(c, r, fleet::event_kind::cache_hit, i, cached));
 }
 
 }  // namespace sim

@@ -152,16 +152,23 @@ std::optional<routing> routing_of(const setting& a) {
     throw usage_error{fmt::format("{} is a number of seconds from {:g} to {:g}, not {:g}", interval, shortest,
                                   max_replay_seconds, a.report_interval)};
   }
+  const std::string delay = a.how == spelling::options ? a.says("action_delay") : "action_s";
+  if (!(a.action_delay >= 0 && a.action_delay <= max_replay_seconds)) {
+    throw usage_error{
+        fmt::format("{} is a number of seconds from 0 to {:g}, not {:g}", delay, max_replay_seconds, a.action_delay)};
+  }
   if (!a.routers) {
     const std::string alone = a.router_shares                                  ? a.says("router_shares")
                               : a.report_interval != setting{}.report_interval ? interval
+                              : a.action_delay != 0                            ? delay
                                                                                : std::string{};
     if (!alone.empty()) throw usage_error{fmt::format("{} goes with {}", alone, a.says("routers"))};
     return {};
   }
   return routing{.routers = static_cast<std::size_t>(a.positive(*a.routers, max_routers, "routers")),
                  .shares = a.router_shares,
-                 .report_s = a.report_interval};
+                 .report_s = a.report_interval,
+                 .action_s = a.action_delay};
 }
 
 cluster_options size_cluster(const setting& a, std::span<const machines> cluster, std::span<const trace_row> rows,

@@ -45,9 +45,10 @@ using progress_callback = std::function<void(std::size_t completed)>;
 ///
 /// A later turn of a session arrives `think_s` after the last token of the turn before it, see `turns`.
 ///
-/// Events are faults, arrivals, ends of transfers, alarms and ends of steps. At equal times they come in this order,
-/// faults and alarms in the order in which they were set, steps by the instance's number, so that a run is a function
-/// of its inputs: it repeats exactly. The scheduler is driven through its public calls alone.
+/// Events are faults, arrivals, what was sent and comes late (`routing::action_s`), ends of transfers, alarms and ends
+/// of steps. At equal times they come in this order, faults and alarms in the order in which they were set, steps by
+/// the instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven
+/// through its public calls alone.
 ///
 /// **When an instance dies**, the KV on it is lost, its step never ends, and its transfers break off. For `detection_s`
 /// nobody knows: requests are still sent to it, and its view stays as it was. Then, or when it is back, if that is
@@ -186,6 +187,8 @@ class cluster {
 
   /// Sends a request to an instance, or lets it wait for one to come back.
   void place(const asking& a);
+  /// A request comes to the instance that it was sent to.
+  void deliver(const asking& a);
 
   enum class verdict : std::uint8_t { now, later, never };
   /// Whether there is an instance for `r`, will be one, or never. O(1) while all take everything.
@@ -264,6 +267,7 @@ class cluster {
     bool up = true;
     bool in_service = true;       ///< Not known to be dead.
     std::uint32_t deaths = 0;     ///< So far.
+    std::uint32_t known = 0;      ///< Of these, how many have become known.
     std::size_t of = 0;           ///< The fault that it died of last.
     double returns_s = no_event;  ///< When it is back; of one that is dead.
     double hangs_until_s = -no_event;
@@ -348,6 +352,15 @@ class cluster {
     std::size_t row;
     friend auto operator<=>(const turn_due&, const turn_due&) = default;
   };
+  /// A request on its way from its router to an instance.
+  struct sent {
+    double at_s;
+    std::uint64_t number;
+    std::size_t request;
+    double arrived_s;
+    std::uint32_t known;  // Deaths of the instance that were known when it was sent.
+    friend auto operator<=>(const sent&, const sent&) = default;
+  };
   /// A call that the control has ordered.
   struct set_alarm {
     double at_s;
@@ -389,6 +402,8 @@ class cluster {
   std::uint64_t faults_set_ = 0;
   std::vector<std::size_t> slow_;  ///< The faults that slow somebody now.
   std::vector<asking> homeless_;   ///< There is no instance for them.
+  event_heap<sent> sent_;
+  std::uint64_t sent_so_far_ = 0;
   std::vector<instance_view> candidates_;
   blocks capacity_{};  ///< Of all.
   tokens most_kv_{};   ///< That one sequence can have, on the largest.

@@ -4,6 +4,7 @@
 #include <tessera/config.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -18,6 +19,8 @@ class event_heap {
  public:
   /// Whether nothing happens any more.
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }
+  /// How many happen still.
+  [[nodiscard]] std::size_t size() const noexcept { return events_.size(); }
   /// When the next event is; infinity if there is none.
   [[nodiscard]] double next_s() const noexcept {
     return events_.empty() ? std::numeric_limits<double>::infinity() : events_.front().at_s;

@@ -2,145 +2,86 @@
 #pragma once
 
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/fleet/ledger.hpp>
-#include <tessera/fleet/share.hpp>
+#include <tessera/fleet/runtime.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
-#include <tessera/sim/cluster/instance_view.hpp>
+#include <tessera/sim/cluster/controlled.hpp>
+#include <tessera/sim/cluster/decided_moves.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <utility>
 #include <vector>
 
 /// @file
-/// The books of the routers in front of a simulated cluster.
+/// The routers in front of a simulated cluster.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What each router knows of a cluster `c`, by its `fleet::ledger`: at once what it has sent and what has come back of
-/// that, and of the others' requests only what each instance has reported, every `report_s` seconds, the instances one
-/// after the other. Reports arrive at once and say what of their load is whose. Which instances are dead all know when
-/// the cluster does. What an instance has cached is known as it is.
+/// The routers of a cluster `c`, each a `fleet::runtime` that is told what a router hears: at once what it has sent and
+/// what has come back of that, and of the others' requests only what each instance has reported, every `report_s`
+/// seconds, the instances one after the other. Reports arrive at once and say what of their load is whose. Which
+/// instances are dead all know when the cluster does. What an instance has cached is known as it is. What a router
+/// wants done is done `action_s` later: a request is on its way so long, a move begins at the first step after that.
 ///
 /// Requests go to the routers in turn.
 class routers {
  public:
-  /// Nobody has reported. Orders the first reports.
-  routers(cluster& c, const routing& how);
-
-  /// Which router a request comes to.
-  [[nodiscard]] std::size_t of(const request& r) const noexcept { return r.index % how_.routers; }
+  /// No instance has reported. Orders the first reports.
+  routers(cluster& c, const routing& how, const controller_maker& make);
 
   /// Sends a request to one of those instances that take it, as its router sees them.
-  /// @param choose `choose(views, expected) -> std::size_t`, an index; `expected`: see `expect_others`.
-  template <class Choose>
-  [[nodiscard]] std::size_t place(cluster& c, const request& r, Choose choose) {
-    router& by = *all_[of(r)];
-    const double elapsed_s = c.now_s() - began_s_;
-    const double others = static_cast<double>((how_.routers - 1) * by.sent) * how_.report_s / 2;
-    ++by.sent;
-    const fleet::share mine{of(r), how_.routers};
-    show(c, r, by, [&](const fleet::view& v) noexcept { return !how_.shares || mine(v); });
-    if (seen_.empty()) show(c, r, by, fleet::everyone{});
-    TESSERA_ASSERT(!seen_.empty(), "there is an instance that takes it");
-    const std::size_t index = choose(std::as_const(seen_), !how_.shares && elapsed_s > 0 ? others / elapsed_s : 0.0);
-    TESSERA_ASSERT(index < seen_.size(), "a request is placed on an instance");
-    const std::size_t to = seen_[index].id;
-    before_[r.index] = r.generated();
-    const status s = by.book.reserve(r.index, at(to),
-                                     {.prompt = max(r.state().length, r.prompt),
-                                      .cached = seen_[index].cached_tokens,
-                                      .starts_in = r.state().length == tokens{} ? r.starts_in : r.state().phase},
-                                     now(c));
-    TESSERA_ASSERT(ok(s), "there is room in the book for every request");
-    static_cast<void>(s);
-    return to;
-  }
-
-  /// An instance reports to all routers. @param says_slo whether it says that its answers keep pace.
-  void report(cluster& c, std::size_t i, bool says_slo);
-
+  [[nodiscard]] std::size_t place(cluster& c, const request& r);
+  /// An alarm that these have ordered.
+  void alarm(cluster& c, std::uint64_t what);
   /// Instance `i` is between two steps: its tokens have come back.
   void step_ended(cluster& c, std::size_t i);
   /// A request begins to answer: its router may move it.
-  template <class Migration>
-  void answers(cluster& c, request& r, Migration& migration) {
-    ledger& book = all_[of(r)]->book;
-    hear(c, r, r.where);
-    book.answers(r.index, at(r.where), now(c));
-    for (const fleet::move& m : book.propose_moves(migration, now(c))) {
-      TESSERA_ASSERT(m.request == r.index, "nobody else has asked");
-      if (!c.move(r, m.to)) book.release(m.request, m.to);
-    }
-  }
-  /// The same, of one that stays.
-  void answers(cluster& c, const request& r);
+  void answers(cluster& c, request& r);
   /// A request has arrived with its KV.
-  void moved(const cluster& c, const request& r);
+  void moved(cluster& c, const request& r);
+  /// The move of a request has come to nothing.
+  void move_failed(cluster& c, const request& r);
   /// A request has ended, or was refused.
-  void finished(const request& r) { all_[of(r)]->book.release(r.index, at(r.where)); }
+  void finished(cluster& c, const request& r);
   /// That an instance is dead has become known.
-  void failed(std::size_t i);
+  void failed(cluster& c, std::size_t i);
   /// An instance is back, and empty.
-  void returned(const cluster& c, std::size_t i);
+  void returned(cluster& c, std::size_t i);
   /// Requests that are in any book: none when all have ended.
   [[nodiscard]] std::size_t in_books() const noexcept;
 
  private:
-  using ledger = fleet::ledger<>;
-
   struct router {
-    owned_storage<ledger::limits> storage;
-    ledger book;
-    std::vector<fleet::orphan> orphans{};
-    std::size_t sent = 0;
+    seated_controller by;
+    owned_storage<fleet::runtime_limits> storage;
+    fleet::runtime decides;
+    double wakes_s;  // The earliest alarm that is ordered.
 
-    router(const ledger::limits& l, const ledger::settings& s) : storage{storage_for<ledger>(l)}, book{storage, s} {}
+    router(seated_controller what, const fleet::runtime_limits& l, const fleet::runtime_settings& s);
   };
 
-  /// Blocks that it has found in the prefix cache.
-  [[nodiscard]] static blocks found(const request& r) noexcept { return blocks{r.state().shared_blocks}; }
+  [[nodiscard]] std::size_t of(const request& r) const noexcept { return r.index % how_.routers; }
   [[nodiscard]] static fleet::replica_id at(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
-  [[nodiscard]] static time_point now(const cluster& c) noexcept { return time_point::at_seconds(c.now_s()); }
-  /// Brings into `seen_` the instances that take `r`, as a router sees them.
-  template <class May>
-  void show(const cluster& c, const request& r, const router& by, May may) {
-    seen_.clear();
-    for (std::size_t i = 0; i != c.size(); ++i) {
-      if (!c.takes(i, r)) continue;
-      const fleet::view& v = by.book.at(at(i));
-      if (!may(v)) continue;
-      const instance_view& is = c.views()[i];
-      seen_.push_back({.id = i,
-                       .capacity = v.capacity,
-                       .kv_held = v.kv_held,
-                       .free_blocks = v.free_blocks,
-                       .requests = v.requests,
-                       .waiting_blocks = v.waiting_blocks,
-                       .phi = v.phi,
-                       .slo_met = v.slo_met,
-                       .reasoning = v.reasoning,
-                       .fresh_answers = v.fresh_answers,
-                       .cached_tokens = is.cached_tokens,
-                       .new_prefill_tokens = is.new_prefill_tokens,
-                       .prefix_key = is.prefix_key});
-    }
-  }
-  void hear(const cluster& c, const request& r, std::size_t i) noexcept;
+
+  /// Tells a router, and returns the replica that it places a request on, if it does.
+  fleet::replica_id tell(cluster& c, std::size_t k, const fleet::event& e);
+  /// Tells the router of a request what has come of it on instance `i`.
+  fleet::replica_id tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count = {});
+  void hear(cluster& c, const request& r, std::size_t i);
+  void report(cluster& c, std::size_t i);
+  /// Begins the moves from instance `i` that are due. @param only of this request; no_request: of all.
+  void begin_moves(cluster& c, std::size_t i, fleet::request_id only);
+  [[nodiscard]] std::vector<instance_view> shown_to(const cluster& c, const request& r) const;
 
   routing how_;
-  double began_s_;
   std::vector<std::unique_ptr<router>> all_{};
-  std::vector<instance_view> seen_{};
-  std::vector<tokens> before_{};         // By request: what it had generated when it was placed.
+  decided_moves moves_{};
   std::vector<std::uint64_t> lives_{};   // By instance.
   std::vector<std::uint64_t> epochs_{};  // By instance.
   std::vector<fleet::load> own_{};       // By router, of the instance that reports.
+  std::vector<tokens> before_{};         // By request: what it had generated when it was placed.
 };
 
 }  // namespace sim

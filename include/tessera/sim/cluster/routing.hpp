@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/core/units.hpp>
-#include <tessera/headroom/prefill_load.hpp>
+#include <tessera/fleet/action.hpp>
+#include <tessera/fleet/event.hpp>
 #include <tessera/placement/phasor_router.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 
 /// @file
 /// What stands in front of a simulated cluster.
@@ -22,8 +24,11 @@ struct routing {
   std::size_t routers = 1;  ///< Each has a book of its own, and every so-manieth request.
   bool shares = false;      ///< Each chooses from its `fleet::share` while one of that takes the request.
   double report_s = 1;      ///< Between two reports of an instance; so old are they at most. Above 0.
+  double action_s = 0;      ///< From a decision until the instances do what it says. 0 or more.
   /// With a budget: policies that go by Phi are shown the time-bound one, as of prefill workers; else the space-bound.
   placement::prefill_worker prefill{.cost = {}, .budget = {}};
+  /// Told each event that a router hears, and the actions that follow.
+  std::function<void(std::size_t router, const fleet::event&, std::span<const fleet::action>)> heard{};
 };
 
 /// For which router a placement policy chooses.
@@ -42,14 +47,6 @@ constexpr void take_seat(Placement& p, const router_seat& at) noexcept {
   if constexpr (requires { p.next; }) p.next += at.router * at.instances / at.routers;
   if constexpr (requires { p.state; }) p.state += at.router;
   if constexpr (requires { p.draws.state; }) p.draws.state += at.router;
-}
-
-/// Tells a placement with a member `expected` how many requests other routers have sent, on the average, since an
-/// instance reported.
-template <class Placement>
-constexpr void expect_others(Placement& p, double requests) noexcept {
-  static_cast<void>(p), static_cast<void>(requests);
-  if constexpr (requires { p.expected; }) p.expected = requests;
 }
 
 }  // namespace sim

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/core/assert.hpp>
+#include <tessera/core/status.hpp>
+#include <tessera/fleet/controller.hpp>
+#include <tessera/placement/concepts.hpp>
+#include <tessera/placement/pascal.hpp>
+
+#include <concepts>
+#include <cstddef>
+
+TESSERA_NAMESPACE_BEGIN
+namespace fleet {
+
+/// A controller of a placement policy for requests that come and a migration policy for those that run: a request is
+/// asked about when it begins to answer, has outgrown its replica, or memory is tight there.
+/// @tparam Placement from candidates to an index; any of placement/. With a member `expected` it is told what other
+///         routers send meanwhile.
+/// @tparam Migration from candidates, the current index and the blocks needed there and elsewhere to an index; any of
+///         placement/.
+/// When to use: for every policy that needs nothing but the views. Each call takes what the policy takes.
+template <class Placement, class Migration = placement::stay>
+class placing final : public controller {
+ public:
+  placing() = default;
+  /// Of these policies.
+  explicit placing(const Placement& p, const Migration& m = {}) : placement_{p}, migration_{m} {}
+
+  [[nodiscard]] reading reads() const noexcept override {
+    bool phases = placement::phase_reader<Placement> || placement::phase_reader<Migration>;
+    bool prefixes = placement::prefix_reader<Placement>;
+    if constexpr (requires { placement_.reads(); }) {
+      phases = phases || placement_.reads().phases;
+      prefixes = placement_.reads().prefixes;
+    }
+    return {phases, prefixes};
+  }
+
+  void arrived(const request_view& r, port& p) noexcept override {
+    if constexpr (requires { placement_.expected; }) placement_.expected = p.others_sent();
+    const candidates<> all = p.replicas(r);
+    const std::size_t k = placement_(all);
+    if (k >= all.size()) return p.note(r.id, no_replica, "no replica takes it");
+    const auto to = static_cast<replica_id>(all[k].id);
+    if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+  }
+
+  void may_move(const request_view& r, move_reason /*why*/, port& p) noexcept override {
+    if constexpr (!std::same_as<Migration, placement::stay>) {
+      const destinations d = p.where_to(r);
+      if (d.replicas.size() == 0) return;
+      const std::size_t k = migration_(d.replicas, d.here, d.grows, d.moves);
+      if (k >= d.replicas.size() || k == d.here) return;
+      const auto to = static_cast<replica_id>(d.replicas[k].id);
+      if (const status s = p.move(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+    } else {
+      static_cast<void>(r), static_cast<void>(p);
+    }
+  }
+
+ private:
+  Placement placement_{};
+  Migration migration_{};
+};
+
+}  // namespace fleet
+TESSERA_NAMESPACE_END

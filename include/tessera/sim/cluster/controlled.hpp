@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <tessera/fleet/controller.hpp>
+#include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/routing.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+/// @file
+/// A simulated cluster under a controller of a fleet.
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+class routers;
+
+/// A controller, and in words what it looks for, which explanations of a run quote.
+struct seated_controller {
+  std::shared_ptr<fleet::controller> decides;  ///< Not null.
+  std::string places_by{};                     ///< How it places requests.
+  std::string moves_by{};                      ///< How it moves requests.
+};
+/// Makes the controller of a router.
+using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
+
+/// A request as its router knows it.
+[[nodiscard]] fleet::request_view request_view_of(const cluster& c, const request& r);
+
+/// A cluster under a `fleet::controller`: the same object that `fleet::runtime` runs in front of engines.
+///
+/// Where the cluster's options have `routed`, there is one for each router, inside a `fleet::runtime`: it knows what
+/// that router knows, by reports that are as old as the options say, and what it wants done is done as late
+/// (`routers`). Otherwise there is one, and it is shown every instance as it is at that moment. That is not what a
+/// router's book would show at age 0: a book estimates what one's own requests hold between two reports, while chunks,
+/// preemption and shared blocks are the instance's affair.
+///
+/// An instance serves, moves requests and bounds its prompts per step. It does not change its role or its order, and
+/// nothing plans beside it. Each request must be placed at once.
+class controlled : public cluster_control {
+ public:
+  /// @param make makes the controllers, when the run begins.
+  explicit controlled(controller_maker make) : make_{std::move(make)} {}
+
+  // As `cluster_control` says.
+
+  void starts(cluster& c) override;
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) override;
+  void answers(cluster& c, request& r) override;
+  void prefilled(cluster& c, request& r) override;
+  void moved(cluster& c, request& r) override;
+  void migration_failed(cluster& c, request& r) override;
+  void lost(cluster& c, request& r) override;
+  void finished(cluster& c, request& r) override;
+  void rejected(cluster& c, request& r) override;
+  void failed(cluster& c, std::size_t i) override;
+  void returned(cluster& c, std::size_t i) override;
+  void alarm(cluster& c, std::uint64_t what) override;
+  void step_ended(cluster& c, std::size_t i) override;
+  void ended(cluster& c, run_result& result) override;
+
+ private:
+  class all_seeing;
+
+  [[nodiscard]] all_seeing& seeing(cluster& c);
+
+  controller_maker make_;
+  std::shared_ptr<all_seeing> seeing_{};  // Either this, of which there is no copy before a run,
+  std::shared_ptr<routers> routers_{};    // or these.
+};
+
+}  // namespace sim
+TESSERA_NAMESPACE_END

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/sim/cluster/compare_views.hpp>
+#include <tessera/sim/cluster/controlled.hpp>
+#include <tessera/sim/cluster/decided_moves.hpp>
+#include <tessera/sim/cluster/routers.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
+
+/// What a controller is handed that sees every instance as it is, and whose actions are carried out at once.
+class controlled::all_seeing final : public fleet::port {
+ public:
+  all_seeing(cluster& c, seated_controller by) : by_{std::move(by)}, reads_{by_.decides->reads()}, c_{&c} {
+    by_.decides->started(*this);
+    for (std::size_t i = 0; i != c.size(); ++i) joined(c, i);
+  }
+
+  void joined(cluster& c, std::size_t i) { decides(c).joined(id(i), {.capacity = c.capacity(i)}, *this); }
+  void failed(cluster& c, std::size_t i) {
+    moves_.forget(i);
+    decides(c).failed(id(i), *this);
+  }
+  void reported(cluster& c, std::size_t i) {
+    fleet::controller& by = decides(c);
+    moves_.begin(
+        c, i, [](std::size_t) { return true; },
+        [&](const decided_moves::decided& m) { by.move_failed(request_view_of(c, c.requests()[m.request]), *this); });
+    by.reported(c.views()[i], *this);
+  }
+  [[nodiscard]] std::size_t place(cluster& c, const request& r) {
+    placed_.reset();
+    if (has_first_.size() <= r.index) has_first_.resize(c.requests().size());
+    has_first_[r.index] = false;
+    decides(c).arrived(request_view_of(c, r), *this);
+    TESSERA_ASSERT(placed_.has_value(), "a request is placed at once");
+    if (c.asks(r)) c.because(by_.places_by, compare_views(c.candidates(r), reads_.phases, reads_.prefixes));
+    return *placed_;
+  }
+  void first_token(cluster& c, const request& r) {
+    if (has_first_.size() <= r.index) has_first_.resize(c.requests().size());
+    if (!has_first_[r.index]) decides(c).first_token(request_view_of(c, r), *this);
+    has_first_[r.index] = true;
+  }
+  void answers(cluster& c, request& r) {
+    first_token(c, r);
+    decides(c).reasoning_ended(request_view_of(c, r), *this);
+    if (r.migration.stage != migration_stage::none) return;
+    looked_.reset();
+    asked_about_ = r.index;
+    by_.decides->may_move(request_view_of(c, r), fleet::move_reason::answers, *this);
+    asked_about_ = fleet::no_request;
+    if (looked_ && c.asks(r) && r.migration.stage == migration_stage::none) {
+      c.tell(r, happening::stays, r.where, why(), compare_views(c.candidates(r), reads_.phases));
+    }
+  }
+  /// Tells the controller about a request by one of its members.
+  void tell(cluster& c, const request& r, void (fleet::controller::*what)(const fleet::request_view&, fleet::port&)) {
+    (decides(c).*what)(request_view_of(c, r), *this);
+  }
+  void woke(cluster& c, std::uint64_t alarm) { decides(c).woke(alarm, *this); }
+
+ private:
+  [[nodiscard]] static fleet::replica_id id(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
+  [[nodiscard]] fleet::controller& decides(cluster& c) noexcept {
+    c_ = &c;
+    return *by_.decides;
+  }
+  [[nodiscard]] fleet::candidates<> as_candidates(const std::vector<instance_view>& all) {
+    while (ids_.size() < all.size()) ids_.push_back(id(ids_.size()));
+    return {all.data(), ids_.data(), all.size()};
+  }
+  [[nodiscard]] std::string why() const {
+    return fmt::format("{}; it needs {} more blocks here, {} elsewhere", by_.moves_by, looked_->first.count(),
+                       looked_->second.count());
+  }
+
+  [[nodiscard]] double now_s() const noexcept override { return c_->now_s(); }
+  [[nodiscard]] fleet::candidates<> replicas(const fleet::request_view& v) noexcept override {
+    const request& r = c_->requests()[v.id];
+    if (reads_.prefixes) c_->look_at_prefixes(r);
+    if (reads_.phases) c_->look_at_phases();
+    return as_candidates(c_->candidates(r));
+  }
+  [[nodiscard]] fleet::destinations where_to(const fleet::request_view& v) noexcept override {
+    const request& r = c_->requests()[v.id];
+    if (reads_.phases) c_->look_at_phases();
+    const std::vector<instance_view>& all = c_->candidates(r);
+    const auto here = std::find_if(all.begin(), all.end(), [&](const instance_view& i) { return i.id == r.where; });
+    if (here == all.end() || !is_live(r.state().life) || r.migration.stage != migration_stage::none) {
+      return {fleet::candidates<>{nullptr, nullptr, 0}, 0, {}, {}};
+    }
+    const blocks moves = blocks_for(r.state().length, c_->options().instance.limits.block_size);
+    const blocks grows = max(moves - c_->at(r.where).blocks_held(r), blocks{});
+    looked_ = {grows, moves};
+    return {as_candidates(all), static_cast<std::size_t>(here - all.begin()), grows, moves};
+  }
+  [[nodiscard]] double age_s(const fleet::view& /*v*/) const noexcept override { return 0; }
+  [[nodiscard]] double others_sent() const noexcept override { return 0; }
+
+  status place(fleet::request_id r, fleet::replica_id to) noexcept override {
+    if (to >= c_->size() || !c_->takes(to, c_->requests()[r])) return status::refused;
+    placed_ = to;
+    return status::ok;
+  }
+  status move(fleet::request_id which, fleet::replica_id to, fleet::transfer how) noexcept override {
+    if (asked_about_ != fleet::no_request && which != asked_about_) return status::refused;
+    request& r = c_->requests()[which];
+    if (to >= c_->size() || to == r.where || !c_->takes(to, r) || !is_live(r.state().life) ||
+        r.generated() == tokens{}) {
+      return status::refused;
+    }
+    if (r.migration.stage != migration_stage::none) return status::busy;
+    if (how == fleet::transfer::stopped && c_->at(r.where).running()) {
+      moves_.remove(which);
+      moves_.add({c_->now_s(), r.index, r.where, to, how});
+      return status::ok;
+    }
+    if (c_->asks(r) && looked_) c_->because(why(), compare_views(c_->candidates(r), reads_.phases));
+    return (how == fleet::transfer::live ? c_->migrate(r, to) : c_->move(r, to)) ? status::ok : status::refused;
+  }
+  status cancel_move(fleet::request_id which) noexcept override {
+    request& r = c_->requests()[which];
+    if (moves_.remove(which)) return status::ok;
+    if (r.migration.stage == migration_stage::none) return status::refused;
+    c_->cut_migration(r);
+    return status::ok;
+  }
+  status set_role(fleet::replica_id, control::role) noexcept override { return status::refused; }
+  status set_length_range(fleet::replica_id, blocks, blocks) noexcept override { return status::refused; }
+  status set_prefill_budget(fleet::replica_id i, tokens most) noexcept override {
+    if (i >= c_->size()) return status::refused;
+    c_->bound_prompts(i, most);
+    return status::ok;
+  }
+  status set_order(fleet::replica_id, fleet::order_parameter, double) noexcept override { return status::refused; }
+  status wake_after(double seconds, std::uint64_t alarm) noexcept override {
+    c_->call_after(seconds, alarm);
+    return status::ok;
+  }
+  status plan_async(std::uint64_t) noexcept override { return status::refused; }
+  void note(fleet::request_id, fleet::replica_id, const fleet::short_text&) noexcept override {}
+
+  seated_controller by_;
+  fleet::reading reads_;
+  cluster* c_;  // During a call.
+  std::vector<fleet::replica_id> ids_{};
+  std::vector<bool> has_first_{};
+  std::optional<std::size_t> placed_{};
+  std::optional<std::pair<blocks, blocks>> looked_{};  // At where the request at hand could go: grows, moves.
+  fleet::request_id asked_about_ = fleet::no_request;
+  decided_moves moves_{};
+};
+
+controlled::all_seeing& controlled::seeing(cluster& c) {
+  // Another control may use it for its moves alone, and never start it.
+  if (!seeing_) {
+    seeing_ = std::make_shared<all_seeing>(c, make_(c.options(), {.router = 0, .routers = 1, .instances = c.size()}));
+  }
+  return *seeing_;
+}
+
+void controlled::starts(cluster& c) {
+  seeing_.reset();
+  routers_.reset();
+  if (const auto& how = c.options().routed) {
+    routers_ = std::make_shared<routers>(c, *how, make_);
+  } else {
+    static_cast<void>(seeing(c));
+  }
+}
+std::size_t controlled::place(cluster& c, const request& r) {
+  return routers_ ? routers_->place(c, r) : seeing(c).place(c, r);
+}
+void controlled::answers(cluster& c, request& r) { routers_ ? routers_->answers(c, r) : seeing(c).answers(c, r); }
+void controlled::prefilled(cluster& c, request& r) {
+  if (!routers_) seeing(c).first_token(c, r);  // routers hear of it when the step has ended
+}
+void controlled::moved(cluster& c, request& r) {
+  routers_ ? routers_->moved(c, r) : seeing(c).tell(c, r, &fleet::controller::arrived_with_kv);
+}
+void controlled::migration_failed(cluster& c, request& r) {
+  routers_ ? routers_->move_failed(c, r) : seeing(c).tell(c, r, &fleet::controller::move_failed);
+}
+void controlled::lost(cluster& c, request& r) {
+  if (!routers_) seeing(c).tell(c, r, &fleet::controller::lost);  // routers know by themselves
+}
+void controlled::finished(cluster& c, request& r) {
+  routers_ ? routers_->finished(c, r) : seeing(c).tell(c, r, &fleet::controller::ended);
+}
+void controlled::rejected(cluster& c, request& r) { finished(c, r); }
+void controlled::failed(cluster& c, std::size_t i) { routers_ ? routers_->failed(c, i) : seeing(c).failed(c, i); }
+void controlled::returned(cluster& c, std::size_t i) { routers_ ? routers_->returned(c, i) : seeing(c).joined(c, i); }
+void controlled::alarm(cluster& c, std::uint64_t what) {
+  routers_ ? routers_->alarm(c, what) : seeing(c).woke(c, what);
+}
+void controlled::step_ended(cluster& c, std::size_t i) {
+  routers_ ? routers_->step_ended(c, i) : seeing(c).reported(c, i);
+}
+void controlled::ended(cluster& /*c*/, run_result& result) {
+  if (routers_) result.measures["left_in_books"] = static_cast<double>(routers_->in_books());
+}
+
+}  // namespace sim
+TESSERA_NAMESPACE_END
