@@ -23,16 +23,14 @@ namespace kv {
 ///
 /// A request has one row, with the same number in each table. A window frees its blocks behind itself when it begins
 /// new ones at its end. Their entries (before `first_block`) are unspecified, and no kernel reads them. A prefix is
-/// found as far as all groups can serve it. Full attention needs all of it, a window only what the next token attends
-/// to. So it may be found beyond blocks that are long gone.
+/// found as far as all groups can serve it. Full attention needs all of it, a window only what the next token reads.
 ///
 /// Blocks that a window has passed are evicted before all others (`release_first`, if the store has it). Prefixes that
 /// end behind them are found without them. Prompts are likely to be found up to two places, which are exceptions: the
 /// end of the row's hashes, and its departure from known prefixes. (Marconi, section 4.1, keeps states at the same
 /// places.) The window before such a place is released as any other block.
 ///
-/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. Final, with nothing to be undone any
-/// more (`begin`): `publish`, `slide`, `close`.
+/// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. Final: `publish`, `slide`, `close`.
 ///
 /// Complexity: O(blocks given or taken + Groups), and O(1) for a row that needs no block and gives none back. `match`:
 /// O(blocks of the prefix) in all groups together. Allocates nothing. Exhaustion is a value. Deterministic.
@@ -110,7 +108,6 @@ class groups {
   [[nodiscard]] std::size_t first_block(std::size_t g, std::uint32_t row) const noexcept {
     return state_[row].first[g];
   }
-
   /// A group's blocks of a row that are still held. O(1). Requires: the row is in use.
   [[nodiscard]] std::span<const block_id> blocks_of(std::size_t g, std::uint32_t row) const noexcept {
     return table_[g].row(row).subspan(state_[row].first[g]);
@@ -511,7 +508,6 @@ class groups {
 
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
-
   /// The number of computed tokens at which a window gives its first block back: it has passed that block, and needs
   /// another at its end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A
   /// state is too large to be kept so long.
