@@ -64,8 +64,6 @@ class Result:
 
 def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     chosen: dict[str, Any] = dict(setting.own) | more
-    if "model" in (drafter := chosen.get("speculative_config", {})):
-        chosen["speculative_config"] = drafter | {"model": model.folder(drafter["model"])}
     if ours:
         chosen["scheduler_cls"] = "tessera.vllm.Scheduler"
         chosen["additional_config"] = {"tessera": {"fallback": False, **setting.policy}}

@@ -37,7 +37,7 @@ def folder(kind: str = "llama") -> str:
 
     "terse": one that has five tokens for all that it says, so that what it has said before often follows again.
     "window": all of its layers look at 40 tokens. "window and all": every other one. "five windows and all": five of
-    six, as Gemma 3's. "states": Mamba 2. "eagle": a drafter for "terse".
+    six, as Gemma 3's.
     """
     kept = tempfile.TemporaryDirectory(prefix="tessera-model-")
     _kept.append(kept)
@@ -60,8 +60,6 @@ def make(path: Path, kind: str = "llama") -> None:
         Gemma3TextConfig,
         LlamaConfig,
         LlamaForCausalLM,
-        Mamba2Config,
-        Mamba2ForCausalLM,
         MistralConfig,
         MistralForCausalLM,
         PreTrainedTokenizerFast,
@@ -83,13 +81,6 @@ def make(path: Path, kind: str = "llama") -> None:
     }
     if kind == "window":
         made = MistralForCausalLM(MistralConfig(sliding_window=40, head_dim=32, **values)).float()
-    elif kind == "states":
-        shape = {"num_heads": 8, "head_dim": 32, "state_size": 16, "n_groups": 1, "initializer_range": 0.25}
-        shape |= {name: values[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "bos_token_id")}
-        made = Mamba2ForCausalLM(Mamba2Config(eos_token_id=2, tie_word_embeddings=False, **shape)).float()
-    elif kind == "eagle":
-        make_eagle(path, LlamaForCausalLM(LlamaConfig(**values | {"num_hidden_layers": 1})).float())
-        return
     elif kind in ("window and all", "five windows and all"):
         layers = ["sliding_attention"] * (5 if kind.startswith("five") else 1) + ["full_attention"]
         values["num_hidden_layers"] = len(layers)
@@ -116,25 +107,6 @@ def make(path: Path, kind: str = "llama") -> None:
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
     ).save_pretrained(path)
-
-
-def make_eagle(path: Path, made: Any) -> None:
-    """A drafter of one random layer, which reads embeddings beside the model's states."""
-    import torch
-    from safetensors.torch import save_file
-
-    left_out = (
-        "lm_head.weight",
-        "model.norm.weight",
-        "model.embed_tokens.weight",
-        "model.layers.0.input_layernorm.weight",
-    )
-    weights = {name: value for name, value in made.state_dict().items() if name not in left_out}
-    weights = {name.removeprefix("model."): value.contiguous() for name, value in weights.items()}
-    weights["fc.weight"] = torch.randn(128, 256) * 0.1
-    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
-    config = made.config.to_dict() | {"architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}
-    (path / "config.json").write_text(json.dumps(config))
 
 
 @cache

@@ -65,7 +65,6 @@ def test_same_tokens_without_cache(name: str) -> None:
 
 
 ngrams = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}}
-eagle = {"speculative_config": {"method": "eagle", "model": "eagle", "num_speculative_tokens": 3}}
 adapters = {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 5, "max_lora_rank": 8}
 long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, model="terse", own=ngrams)
 engines = {
@@ -85,9 +84,6 @@ engines = {
         shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "due_first"}
     ),
     "five windows and all": replace(long, prompts=100, model="five windows and all", blocks=160, own={}),
-    "EAGLE": replace(long, prompts=100, own=eagle),
-    "EAGLE, cache, resets": replace(long, prompts=100, caching=True, shared=192, blocks=90, resets=True, own=eagle),
-    "states": replace(long, prompts=100, model="states", blocks=2048, own={}),
     "adapters": replace(tight, adapters=5, own=adapters),
     "adapters, cache, pars": replace(
         shared, adapters=5, own=adapters, policy={"policy": "pars", "threshold": 2}, max_prompt=40, scores=True
