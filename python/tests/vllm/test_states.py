@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import stub
-import torch
 from test_stub import Run, check, drive, one_or_two, policies
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
 
@@ -86,21 +85,6 @@ def test_beside_vllm(kind: str, drafts: dict[str, Any], in_flight: int) -> None:
     ]
     assert runs[0].got == runs[1].got and runs[0].reasons == runs[1].reasons
     assert runs[1].steps < 1.15 * runs[0].steps
-
-
-@one_or_two
-@pytest.mark.parametrize("theirs", [False, True], ids=["ours", "vLLM's own"])
-def test_blocks_of_two_precisions_are_made_zero(theirs: bool, in_flight: int) -> None:
-    """Those that are new, and none that was found."""
-    made = stub.config(tessera=None if theirs else {}, async_scheduling=in_flight == 2)
-    memory = stub.memory(120, (0, 40))
-    object.__setattr__(memory.kv_cache_groups[1].kv_cache_spec, "dtype", torch.bfloat16)
-    assert memory.needs_kv_cache_zeroing
-    own = stub.OwnScheduler if in_flight == 1 else stub.OwnAsyncScheduler
-    s = stub.scheduler(own if theirs else stub.Scheduler, made, 120, kv=memory, include_finished_set=True)
-    run = drive(s, stub.Runner(120, windows=(0, 40), zeroes=True), stub.Load(seed=3), False, in_flight)
-    check(run, stub.Load(seed=3))
-    assert run.hits > 0 and run.preempted > 0
 
 
 def test_a_state_of_another_is_seen() -> None:
