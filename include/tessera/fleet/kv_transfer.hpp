@@ -17,7 +17,7 @@ namespace fleet {
 /// How the KV of a request that runs on is fetched from its source.
 struct kv_export {
   tokens generates{};  ///< Tokens that the source is asked to generate for it.
-  tokens covers{};     ///< Leading tokens of the request whose KV is exported.
+  tokens covers{};     ///< Leading tokens of the request with their KV in the export.
   blocks size{};       ///< Blocks of the export.
   bool whole = false;  ///< Whether the target can take it; if not, it computes the request anew.
 };

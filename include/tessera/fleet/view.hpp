@@ -124,9 +124,9 @@ struct destinations {
   blocks moves;           ///< Blocks that it needs elsewhere.
 };
 
-/// A migration policy over a fleet's views, as those in placement/. Its arguments are the candidates and the index of
-/// the request's replica; then the blocks that the request takes next there, and those that it needs elsewhere. It
-/// returns the index of the replica where the request goes on.
+/// A migration policy over a fleet's views, as those in placement/. It is given the candidates, and the index of the
+/// replica where the request is. It is also given the blocks that the request takes next there, and those that it needs
+/// elsewhere. It returns the index of the replica where the request goes on.
 template <class P>
 concept migration_policy = requires(P& p, const candidates<>& c, std::size_t current, blocks grows, blocks moves) {
   { p(c, current, grows, moves) } noexcept -> std::same_as<std::size_t>;
