@@ -22,50 +22,9 @@ import sys
 import tokenize
 
 # The comments of these folders, with all that is below them, and of these files are checked.
-COMMENTS = (
-    *(
-        "bench/" + name
-        for name in (
-            "bad_days_bench.cpp bad_days_kv_bench.cpp cost_bench.cpp fleet fleet_bench.cpp gate_bad_days_bench.cpp gpu "
-            "headroom_bench.cpp kv_bench.cpp market_bench.cpp pacing_bench.cpp partition_bench.cpp placement_bench.cpp "
-            "queue_bench.cpp rank_bench.cpp reproduce scheduler_bench.cpp"
-        ).split()
-    ),
-    "cmake",
-    "examples",
-    *("include/tessera/" + name for name in "config.hpp tessera.hpp version.hpp".split()),
-    *(
-        "include/tessera/" + name
-        for name in (
-            "admit compose control core cost draft gate gpu headroom kv market migration order pacing partition "
-            "pipeline placement preempt qoe queue rank request sim/input sim/measure sim/model sim/planning "
-            "sim/policies sim/report sim/setup sim/systems sim/traffic"
-        ).split()
-    ),
-    *("include/tessera/sim/" + name for name in "error.hpp golden_section.hpp names.hpp random.hpp replay.hpp".split()),
-    *("src/sim/" + name for name in "input measure model planning policies report setup traffic error.cpp".split()),
-    *("python/native/" + name for name in "fleet fleet_module.cpp rank_module.cpp sim_module.cpp".split()),
-    *(
-        "python/src/tessera/" + name
-        for name in "__init__.py _fleet.pyi _rank.pyi _sim.pyi _vllm.pyi fleet rank sim".split()
-    ),
-    *(
-        "python/tests/" + name
-        for name in (
-            "conftest.py fakes.py fleet test_build.py test_core.py test_fleet.py test_options.py test_rank.py "
-            "test_sim.py"
-        ).split()
-    ),
-    "script",
-    *(
-        "tests/" + name
-        for name in (
-            "compile_fail conformance cuda death fuzz gpu llama package picker property sim snippets static support "
-            "symbols tools unit"
-        ).split()
-    ),
-    "tools",
-)
+COMMENTS = ("CMakeLists.txt", "bench", "cmake", "examples", "include", "python", "script", "src", "tests", "tools")
+# What is built below them is not ours, or is checked already.
+BUILT = ("__pycache__", "build", "dist", "vendor")
 # The string literals of these folders are checked: what a user reads.
 MESSAGES = ("tools/calibrate", "tools/capacity", "tools/demo", "tools/plan", "tools/replay")
 
@@ -262,22 +221,31 @@ def file_errors(name, text, comments_too, messages_too):
     return checked, [f"{name}:{number}: {what}" for number, what in sorted(errors)]
 
 
+def files_of(root, name):
+    """The files of a folder by their paths in the project, or the file itself; without what is built there."""
+    if not os.path.isdir(os.path.join(root, name)):
+        yield name
+    for folder, folders, files in os.walk(os.path.join(root, name)):
+        folders[:] = [f for f in folders if f not in BUILT and not f.startswith(".")]
+        for file in files:
+            yield os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
+
+
 def check(root):
     errors = []
     checked = 0
+    names = []
     for name in sorted({*COMMENTS, *MESSAGES}):
-        if not os.path.exists(os.path.join(root, name)):
+        if os.path.exists(os.path.join(root, name)):
+            names.append(name)
+        else:
             errors.append(f"there is no {name}")
-    for top in ("include", "src", "tools", "python", "script", "examples", "bench", "tests", "cmake"):
-        for folder, _, files in sorted(os.walk(os.path.join(root, top))):
-            for file in sorted(files):
-                path = os.path.relpath(os.path.join(folder, file), root).replace(os.sep, "/")
-                here = [any(f"{path}/".startswith(f"{name}/") for name in names) for names in (COMMENTS, MESSAGES)]
-                if any(here):
-                    with open(os.path.join(folder, file), encoding="utf-8", errors="replace") as f:
-                        count, wrong = file_errors(path, f.read(), *here)
-                    checked += count
-                    errors += wrong
+    for path in sorted({path for name in names for path in files_of(root, name)}):
+        here = [any(f"{path}/".startswith(f"{name}/") for name in of) for of in (COMMENTS, MESSAGES)]
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as f:
+            count, wrong = file_errors(path, f.read(), *here)
+        checked += count
+        errors += wrong
     return checked, errors
 
 

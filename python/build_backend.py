@@ -31,7 +31,7 @@ _here = Path(__file__).resolve().parent
 _vendor = _here / "vendor"
 _ours = _here.parent / "include"
 _simulator = _here.parent / "src" / "sim"
-# In the folder of includes that each of these is in. range-v3 has four.
+# Headers of the other libraries, below a folder `include`. range-v3 has four folders there.
 _theirs = re.compile(r"^(?P<root>.*/include)/(?P<path>(boost|range|concepts|meta|std|fmt|nlohmann)/.+)$")
 
 

@@ -8,7 +8,7 @@ file(GLOB tessera_components CONFIGURE_DEPENDS LIST_DIRECTORIES TRUE RELATIVE ${
 list(FILTER tessera_components EXCLUDE REGEX "\\.")
 list(APPEND tessera_components tools)
 
-# Tests whose first word is not their component.
+# Tests with a first word that is not their component.
 set(tessera_component_of_backfill gate)
 set(tessera_component_of_block_store kv)
 set(tessera_component_of_cascade compose)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# How the simulator's library is compiled, here and in the wheel. tessera_add_sim([EXCLUDE_FROM_ALL]) adds
-#   tessera_sim           the library, of these three parts:
-#   tessera_sim_base      all but the policies
-#   tessera_sim_shown     the policies that script/demo shows
-#   tessera_sim_policies  the other policies
-#   tessera_sim_needs     what the parts are compiled with: its includes, libraries and options are the caller's
+# How the simulator's library is compiled, here and in the wheel. tessera_add_sim([EXCLUDE_FROM_ALL]) adds these targets:
+#
+#     tessera_sim           the library, of the next three parts
+#     tessera_sim_base      everything except the policies
+#     tessera_sim_shown     the policies that script/demo shows
+#     tessera_sim_policies  the other policies
+#     tessera_sim_needs     what the parts are compiled with: its includes, libraries and options are the caller's
 function(tessera_add_sim)
   set(folder ${CMAKE_CURRENT_FUNCTION_LIST_DIR})
   file(GLOB_RECURSE base CONFIGURE_DEPENDS ${folder}/*.cpp)
@@ -28,7 +29,7 @@ function(tessera_add_sim)
     set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
     list(APPEND objects $<TARGET_OBJECTS:${name}>)
   endforeach()
-  # All of them read that, and hardly an order is in it.
+  # All parts read this header, and few orders are in it.
   target_precompile_headers(tessera_sim_base PRIVATE <tessera/sim/policies/policy.hpp>)
   target_precompile_headers(tessera_sim_shown REUSE_FROM tessera_sim_base)
   target_precompile_headers(tessera_sim_policies REUSE_FROM tessera_sim_base)

@@ -79,8 +79,8 @@ struct action {
   request_id request = no_request;                           ///< The request that it is about.
   std::int64_t low = 0;                                      ///< Blocks or tokens, as its kind says.
   std::int64_t high = endless.count();                       ///< Blocks.
-  std::uint64_t number = 0;                                  ///< Of a plan.
-  double value = 0;                                          ///< Of a parameter.
+  std::uint64_t number = 0;                                  ///< The number of a plan.
+  double value = 0;                                          ///< The value of a parameter.
   short_text why{};                                          ///< In words.
 
   /// Memberwise.

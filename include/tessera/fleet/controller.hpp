@@ -20,12 +20,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// What a controller is handed with each event, and does not keep: what is believed of the fleet now, and what it can
-/// have done. `fleet::runtime` is one in front of engines, `sim::controlled` one in front of simulated instances: the
-/// same controller runs behind both.
+/// What a controller is handed with each event, and does not keep. It says what is believed of the fleet now, and takes
+/// what the controller wants done. `fleet::runtime` is one in front of engines, `sim::controlled` one in front of
+/// simulated instances: the same controller runs behind both.
 ///
-/// An action is begun when its call returns `ok`; any other answer says why not, and nothing was changed: `refused`, if
-/// the engine said at joining that it cannot, or the destination does not take the request; `exhausted`, if there is no
+/// An action is begun when its call returns `ok`. Any other answer says why not, and nothing was changed. `refused`:
+/// the engine said at joining that it cannot, or the destination does not take the request. `exhausted`: there is no
 /// room for another action. Nothing here calls the controller. What is shown is valid until the next call of the port.
 class port {
  public:
@@ -79,7 +79,7 @@ struct reading {
 };
 
 /// Decides about a whole fleet: where requests go and go on, and what replicas do. Called per request and per report,
-/// never per token, so its calls may be virtual. All calls but `arrived` have a default: nothing happens.
+/// never per token, so its calls may be virtual. All calls except `arrived` have a default: nothing happens.
 ///
 /// The order of calls is that in which things become known. A request is `arrived` first; when its replica has died, it
 /// is `lost`, and `arrived` again if it goes on. Controllers do not allocate, throw, lock or read a clock.

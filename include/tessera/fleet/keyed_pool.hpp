@@ -15,8 +15,8 @@ namespace fleet::detail {
 
 /// Values by key: a hash table with linear probing over a pool, so that a value stays where it is. Find, insert and
 /// erase O(1) on average; nothing allocates.
-/// @tparam Value has a type `key`; `Value::named(key)` makes one, `name()` is its key, `hash(key)` 64 bits of it, and
-///         `next_free` an index that the pool may use while the value is not there.
+/// @tparam Value has a type `key`. `Value::named(key)` makes a value, `name()` is its key, and `hash(key)` is 64 bits
+///         of it. `next_free` is an index that the pool may use while the value is not there.
 template <class Value>
 class keyed_pool {
  public:

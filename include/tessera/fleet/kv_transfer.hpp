@@ -7,8 +7,9 @@
 /// @file
 /// What of a running request's KV another engine can take over, by its block boundaries.
 ///
-/// The last token that was sampled has no KV yet. So who asks a source for the KV of what a request has, by a request
-/// of its own with these tokens, gets at least one token more with it: the one that the source samples last.
+/// The last token that was sampled has no KV yet. A caller may ask a source for the KV of a request's tokens, by a
+/// request of its own with these tokens. With the KV it gets at least one token more: the token that the source samples
+/// last.
 
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
@@ -16,27 +17,27 @@ namespace fleet {
 /// How the KV of a request that runs on is fetched from its source.
 struct kv_export {
   tokens generates{};  ///< Tokens that the source is asked to generate for it.
-  tokens covers{};     ///< Leading tokens of the request whose KV is exported.
+  tokens covers{};     ///< Leading tokens of the request with their KV in the export.
   blocks size{};       ///< Blocks of the export.
-  bool whole = false;  ///< The target can take it; if not, it computes the request anew.
+  bool whole = false;  ///< Whether the target can take it; if not, it computes the request anew.
 };
 
-/// Blocks that the target asks for when it goes on with `length` known tokens: engines count the token whose KV is
-/// missing as well. Requires `block_size > 0`.
+/// Blocks that the target asks for when it goes on with `length` known tokens: engines also count the token that has no
+/// KV yet. Requires `block_size > 0`.
 [[nodiscard]] constexpr blocks blocks_at_target(tokens length, tokens block_size) noexcept {
   return blocks_for(length, block_size);
 }
 
 /// Whether a target that goes on with `length` known tokens can take an export of so many blocks: exactly as many as it
-/// asks for. An engine that is offered more may take the wrong ones without a word; one that is offered fewer has no KV
-/// for what it does not compute. Requires `block_size > 0`.
+/// asks for. An engine that is offered more may take the wrong blocks without a word. An engine that is offered fewer
+/// has no KV for tokens that it does not compute. Requires `block_size > 0`.
 [[nodiscard]] constexpr bool takes(blocks exported, tokens length, tokens block_size) noexcept {
   return exported == blocks_at_target(length, block_size);
 }
 
-/// The export for a request of `length` known tokens. One more token is generated for it; two if its tokens fill their
-/// blocks, for with one the target would go on in a block that nobody exported. With blocks of a single token no export
-/// fits. O(1). Requires `length > 0`, `block_size > 0` (asserted).
+/// The export for a request of `length` known tokens. One more token is generated for it, or two if its tokens fill
+/// their blocks. With one the target would then go on in a block that was not exported. With blocks of a single token
+/// no export fits. O(1). Requires `length > 0`, `block_size > 0` (asserted).
 [[nodiscard]] constexpr kv_export plan_export(tokens length, tokens block_size) noexcept {
   TESSERA_ASSERT(length > tokens{} && block_size > tokens{}, "there is something to export");
   kv_export e;
@@ -47,8 +48,8 @@ struct kv_export {
   return e;
 }
 
-/// The leading tokens of a request of which `computed` have KV that another request of any length may use as a prefix:
-/// whole blocks. Requires `block_size > 0`.
+/// Another request of any length may use this many leading tokens as a prefix, of a request with KV for `computed`
+/// tokens: whole blocks. Requires `block_size > 0`.
 [[nodiscard]] constexpr tokens shared_prefix(tokens computed, tokens block_size) noexcept {
   return computed - computed % block_size;
 }

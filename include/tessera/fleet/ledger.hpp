@@ -28,10 +28,10 @@ namespace fleet {
 /// The book of one router: which replicas there are, what they have reported, and what of it is this router's doing. It
 /// shows that to placement policies, and decides about requests that run.
 ///
-/// **What is exact, what is stale.** One's own requests count from the call that places them (`reserve`) to the one
-/// that ends them, whatever reports say: a report that is old herds nobody. Others' requests are what a replica last
-/// reported less what of it was one's own. They are as old as that report: so routers do not see each other's
-/// arrivals in between, nor a replica that has just become slow.
+/// **What is exact, what is stale.** This router's own requests count from the call that places them (`reserve`) to the
+/// call that ends them, whatever reports say. So an old report does not send all requests to one replica. The load of
+/// other routers is what a replica last reported less this router's part. It is as old as that report: so routers do
+/// not see each other's arrivals in between, nor a replica that has just become slow.
 ///
 /// **Blocks.** A view shows the blocks of the last report and what the book has changed since: `report + (book now -
 /// book at the report)`. Both count a shared block once, for the request that computed it. A request adds what is not
@@ -39,29 +39,36 @@ namespace fleet {
 /// before those that share it. Then the book keeps the prefix until the last one ends. It knows no prompts: it keeps
 /// one prefix for each replica, the longest, and any request with a shorter hit may have computed it. Where no hit is
 /// said, a prompt may be shared. If the report has fewer blocks than the book, the difference was counted twice and is
-/// taken off; then a request that ends frees only its last block and its answer, until the next report.
+/// taken off. Then a request that ends frees only its last block and its answer, until the next report.
 ///
-/// Between two reports a view shows less than the replica holds by at most: blocks that a hit brings back from an idle
-/// cache; shared prefixes that are not kept, and the longest once more where another router shares it; what other
-/// routers have added. It shows more by at most: the shared prefixes of the report, the longest once more, and what
-/// other routers have given back. Where neither hits nor `report::own` are said, add the prompts that have ended since.
-/// It never shows less than one's own blocks that no other request can share.
+/// Between two reports a view may show less than the replica holds, by at most the sum of:
+/// - blocks that a hit brings back from an idle cache;
+/// - shared prefixes that are not kept, and the longest once more where another router shares it;
+/// - what other routers have added.
 ///
-/// **What a network may do.** Reports may be late, doubled, reordered, or come from the dead: each names its
-/// incarnation and epoch, and only the youngest of the living counts (`receptions` says how often that was not so).
-/// `first_token`, `progress`, `answers`, `moved` and `release` may come twice, late or after the end: they name request
-/// and replica, say how far it is instead of what has changed, and what is not known any more is false and no effect.
-/// What never comes costs a lease: `expire` gives back who has not been named for so long. So books end at zero.
+/// It may show more, by at most the sum of:
+/// - the shared prefixes of the report, and the longest once more;
+/// - what other routers have given back;
+/// - the prompts that have ended since, where neither hits nor `report::own` are said.
 ///
-/// **Moves.** `propose_moves` reserves a request's room at its destination and takes it off its source in one step:
-/// then no second request is sent after it, and none flees the source because of it. It goes on counting there until
-/// `moved`. If it comes to nothing (`release` at the destination, its lease, the death of it) the source has it again.
-/// A request rests after each move; no move is to where there is not room; policies that ask for a gain make cycles
-/// impossible while loads stand still.
+/// It never shows less than the blocks of this router's requests that no other request can share.
 ///
-/// It is no transport and no failure detector: calls come from whoever has them. One thread. No clock: `now` does not
-/// run backwards. O(1) unless said otherwise, a hash table's on average (who lets strangers choose the ids of requests
-/// hashes them with a secret first); nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
+/// **What a network may do.** Reports may be late, doubled, reordered, or come from dead replicas. Each names its
+/// incarnation and epoch. Only the latest of the live incarnation counts (`received` says how many did not).
+/// `first_token`, `progress`, `answers`, `moved` and `release` may come twice, late or after the end. They name request
+/// and replica, and say how far it is instead of what has changed. For a request that is not known any more they return
+/// false and have no effect. What never comes costs a lease: `expire` gives back requests that have not been named for
+/// as long. So books end at zero.
+///
+/// **Moves.** `propose_moves` reserves a request's room at its destination and takes it off its source in one step.
+/// Then no second request is sent after it, and none is moved off the source because of it. It goes on counting at the
+/// source, in `own`, until `moved`. If the move comes to nothing (`release` at the destination, its lease, the death of
+/// it) the source has it again. A request rests after each move, and no move is to where there is no room. Policies
+/// that ask for a gain make cycles impossible while loads stand still.
+///
+/// It is no transport and no failure detector: its caller has those. One thread. No clock: `now` does not run
+/// backwards. O(1) unless said otherwise; that of a hash table is on average. (If strangers choose the ids of requests,
+/// hash them with a secret first.) Nothing allocates. About 720 bytes a replica and 140 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
 class ledger : private detail::ledger_moves<Clock> {
@@ -92,10 +99,10 @@ class ledger : private detail::ledger_moves<Clock> {
 
   // -- replicas ----------------------------------------------------------------------------------------------------
 
-  /// A replica comes. `invalid` if there is no room for its number, or `incarnation` is 0, or what it is makes no
-  /// sense: memory that is negative, or none where requests decode; prices and budgets that are no numbers from 0;
-  /// `busy` if the number is somebody's, of this incarnation or another: `fence` that one first; `refused` if
-  /// this incarnation or a later one of it is dead. O(replicas).
+  /// A replica comes. O(replicas). Returns `invalid` if there is no room for its number, or `incarnation` is 0, or
+  /// `what` makes no sense. That is: memory that is negative, or none where requests decode; prices and budgets that
+  /// are no numbers from 0. Returns `busy` if the number is taken, by this incarnation or another: `fence` that one
+  /// first. Returns `refused` if this incarnation or a later one of it is dead.
   [[nodiscard]] status join(replica_id id, std::uint64_t incarnation, const replica& what, time_point now) noexcept {
     if (id >= limits_.replicas || incarnation == 0 || !makes_sense(what)) return status::invalid;
     entry& r = replicas_[id];
@@ -123,9 +130,9 @@ class ledger : private detail::ledger_moves<Clock> {
     reopen();
     return true;
   }
-  /// Somebody could not reach it. As if it had been silent for long: nobody is sent there while another that takes
-  /// requests reports, until it does. What it has stays in the book, for it may live. False if this incarnation of it
-  /// is not there. O(replicas).
+  /// It could not be reached. It counts as silent for long: nothing is sent there while another replica that takes
+  /// requests reports, until it reports itself. What it has stays in the book, for it may live. False if this
+  /// incarnation of it is not there. O(replicas).
   bool lost(replica_id id, std::uint64_t incarnation) noexcept {
     if (!lives(id, incarnation)) return false;
     silence(id);
@@ -133,9 +140,9 @@ class ledger : private detail::ledger_moves<Clock> {
     return true;
   }
   /// This incarnation is dead for sure, and cannot come back: nothing counts any more that it says. What it had is
-  /// given back, and `gone(const orphan&)` is called for each request that was on it, which must not call the ledger;
-  /// it may be tried elsewhere. One that was on its way to it goes on where it is. False if this incarnation is not
-  /// there. O(replicas) and its requests.
+  /// given back. `gone(const orphan&)` is called for each request that was on it, and must not call the ledger. These
+  /// requests may be tried elsewhere. A request that was on its way to it goes on where it is. False if this
+  /// incarnation is not there. O(replicas) and its requests.
   template <class Gone>
   bool fence(replica_id id, std::uint64_t incarnation, Gone gone) noexcept {
     if (!lives(id, incarnation)) return false;
@@ -156,13 +163,13 @@ class ledger : private detail::ledger_moves<Clock> {
     reopen();
     return true;
   }
-  /// The same, of whose requests the caller knows by himself.
+  /// The same, for a caller that knows by itself which requests were there.
   bool fence(replica_id id, std::uint64_t incarnation) noexcept {
     return fence(id, incarnation, [](const orphan&) noexcept {});
   }
 
-  /// The router asks a replica for a report now. If that does not say what of it is this router's, it is taken to be
-  /// what the book has now. To be called before each such report, one at a time.
+  /// The router asks a replica for a report now. If the report does not say which part is this router's, that part is
+  /// taken to be what the book has now. To be called before each such report, one at a time.
   void asked(replica_id id) noexcept {
     if (!contains(id)) return;
     replicas_[id].then = replicas_[id].here;
@@ -175,10 +182,10 @@ class ledger : private detail::ledger_moves<Clock> {
     return r;
   }
 
-  /// The replica serves requests of these lengths: KV of at least `from` blocks and less than `to`, as a stage of
+  /// The replica serves requests with KV of at least `from` blocks and less than `to`. It does so as a stage of
   /// `partition::stage` does, with its ends in blocks. For `placement::stay_in_range`, and for choosing from the views.
-  /// Who has outgrown it already asks where to go on. O(requests there). Requires that it is there, and a range that is
-  /// not empty (asserted).
+  /// A request that has outgrown it already asks where to go on. O(requests there). Requires that it is there, and a
+  /// range that is not empty (asserted).
   void set_range(replica_id id, blocks from, blocks to) noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     TESSERA_ASSERT(blocks{} <= from && from < to, "a range of lengths is not empty");
@@ -192,9 +199,10 @@ class ledger : private detail::ledger_moves<Clock> {
   // -- requests ----------------------------------------------------------------------------------------------------
 
   /// The replicas for a request, best first, at most `choices`: others than the first are for when it refuses. Valid
-  /// until the next call. Shown are those that take requests, are not about to change their role, and of which
-  /// `may(view)` is true: those with room, say, or in the subset that a gateway names. O(replicas) and what the policy
-  /// takes: once, if it has a `rank(candidates, span)`, as those that go by one order do; else `choices` times.
+  /// until the next call. The policy is shown replicas that take requests, are not about to change their role, and have
+  /// a true `may(view)`. Such a `may` is "has room", or "is in the subset that a gateway names". O(replicas) and what
+  /// the policy takes. A policy with a `rank(candidates, span)` is asked once, as those that go by one order; else it
+  /// is asked `choices` times.
   template <placement_policy Policy, class May = everyone>
   [[nodiscard]] std::span<const replica_id> rank(Policy& policy, std::size_t choices = 1, May may = {}) noexcept {
     return choices_.choose(views_, {open_.data(), open_.size()}, policy, choices, may, [&](std::size_t n) noexcept {
@@ -210,8 +218,9 @@ class ledger : private detail::ledger_moves<Clock> {
     });
   }
 
-  /// A request is sent to a replica, and counts there from now on. `refused` if that is not there or drains; `busy` if
-  /// it is there already; `exhausted` if there is no room in the book; `invalid` if its lengths make no sense.
+  /// A request is sent to a replica, and counts there from now on. Returns `refused` if the replica is not there or
+  /// drains, and `busy` if the request is there already. Returns `exhausted` if there is no room in the book, and
+  /// `invalid` if its lengths make no sense.
   [[nodiscard]] status reserve(request_id request, replica_id id, const arrival& a, time_point now) noexcept {
     if (!contains(id) || replicas_[id].is != condition::open) return status::refused;
     if (!(tokens{} <= a.cached && a.cached <= a.prompt && a.prompt <= headroom::longest_prompt)) return status::invalid;
@@ -231,9 +240,9 @@ class ledger : private detail::ledger_moves<Clock> {
   bool first_token(request_id request, replica_id id, time_point now) noexcept {
     return progress(request, id, tokens{1}, now);
   }
-  /// So many tokens of it have come from there in all. Less than before, or as many, says only that it lives. False if
-  /// it is not there, or that is more than any sequence has (`headroom::longest_prompt`). Requires: not negative
-  /// (asserted).
+  /// `generated` tokens of it have come from there in all. If that is not more than before, it says only that the
+  /// request lives. False if it is not there, or `generated` is more than any sequence has
+  /// (`headroom::longest_prompt`). Requires: not negative (asserted).
   bool progress(request_id request, replica_id id, tokens generated, time_point now) noexcept {
     TESSERA_ASSERT(generated >= tokens{}, "a number of tokens is not negative");
     if (generated > headroom::longest_prompt) return false;
@@ -246,7 +255,7 @@ class ledger : private detail::ledger_moves<Clock> {
   }
   /// The engine says how many tokens of the prompt it has found in its prefix cache; more than the prompt has count as
   /// the prompt. Until then `arrival::cached` is what is expected, and the rest of the prompt may be shared as well. A
-  /// later call counts instead of the one before it. Not for tokens whose KV came from a peer: their blocks are the
+  /// later call counts instead of the one before it. Tokens with KV from a peer do not count: their blocks are the
   /// request's own. False if the request is not there. O(1). Requires: not negative (asserted).
   bool cache_hit(request_id request, replica_id id, tokens cached, time_point now) noexcept {
     TESSERA_ASSERT(cached >= tokens{}, "a number of tokens is not negative");
@@ -313,8 +322,8 @@ class ledger : private detail::ledger_moves<Clock> {
 
   /// At most one replica's new role, by the macro controller of Phasor over the views as they are. Each call is an
   /// epoch of it. The replica counts in its new pool at once; until `changed_role` is said, nothing new is sent there.
-  /// Replicas that are silent or drain count for nothing. Where reports do not say what is left of prompts, Phi_T is of
-  /// one's own requests alone: let one router decide that sends most of them. O(replicas).
+  /// Replicas that are silent or drain count for nothing. Where reports do not say what is left of prompts, Phi_T
+  /// counts only this router's requests. Then let the router decide that sends most of them. O(replicas).
   [[nodiscard]] std::optional<control::role_change> propose_roles(control::flow_controller& controller) noexcept {
     for (std::size_t id = 0; id != limits_.replicas; ++id) {
       const entry& r = replicas_[id];
@@ -352,10 +361,10 @@ class ledger : private detail::ledger_moves<Clock> {
     return true;
   }
 
-  /// Time has passed: gives back who has not been named for a lease, and calls `gone(request, replica)` for each, which
-  /// must not call the ledger. (Of one that moves either end: if that is its destination, its source has it again.)
-  /// Replicas that have not reported for long are not shown any more. To be called now and
-  /// then. O(those), and O(replicas) if one has become silent.
+  /// Time has passed: gives back requests that have not been named for a lease. Calls `gone(request, replica)` for
+  /// each, which must not call the ledger. (Either end of a move may be given back: if that is its destination, its
+  /// source has it again.) Replicas that have not reported for long are not shown any more. To be called now and then.
+  /// O(requests given back), and O(replicas) if one has become silent.
   template <class Gone>
   void expire(time_point now, Gone gone) noexcept {
     while (named_.first != no_index) {
@@ -365,7 +374,7 @@ class ledger : private detail::ledger_moves<Clock> {
       const request_id request = h.request;
       const replica_id where = h.where;
       if (h.twin != no_index) {
-        // Whoever moves is where it was heard of last.
+        // A request that moves is where it was heard of last.
         h.stands == standing::incoming ? stays(h.twin) : arrive(h.twin, now);
       }
       remove(i);
@@ -379,7 +388,7 @@ class ledger : private detail::ledger_moves<Clock> {
     }
     if (changed) reopen();
   }
-  /// The same, of whose requests nobody has to be told.
+  /// The same, for a caller that need not be told of the requests.
   void expire(time_point now) noexcept {
     expire(now, [](request_id, replica_id) noexcept {});
   }
@@ -390,7 +399,7 @@ class ledger : private detail::ledger_moves<Clock> {
   [[nodiscard]] bool contains(replica_id id) const noexcept {
     return id < limits_.replicas && replicas_[id].is != condition::absent;
   }
-  /// Its incarnation, of one that is dead the last; 0 if there has been none.
+  /// Its incarnation, or its last if it is dead; 0 if there has been none.
   [[nodiscard]] std::uint64_t incarnation(replica_id id) const noexcept {
     return id < limits_.replicas ? replicas_[id].incarnation : 0;
   }
@@ -403,13 +412,14 @@ class ledger : private detail::ledger_moves<Clock> {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     return views_[id];
   }
-  /// What of a replica's load is this router's, as the replica would count it: who is leaving is there, who is on the
-  /// way is not; a shared block counts for the request that computed it. Requires that it is there (asserted).
+  /// This router's part of a replica's load, as the replica would count it. A request that is leaving is there, a
+  /// request on its way there is not. A shared block counts for the request that computed it. Requires that it is there
+  /// (asserted).
   [[nodiscard]] load own(replica_id id) const noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
     return as_load(id, replicas_[id].here);
   }
-  /// What is other routers', as of its last report; where that has fewer blocks than the book, what may be.
+  /// The part of other routers, as of its last report; where that has fewer blocks than the book, what may be theirs.
   /// Requires that it is there (asserted).
   [[nodiscard]] const load& others(replica_id id) const noexcept {
     TESSERA_ASSERT(contains(id), "this replica is not there");
@@ -425,7 +435,7 @@ class ledger : private detail::ledger_moves<Clock> {
   [[nodiscard]] std::size_t moving() const noexcept { return moving_; }
   /// How many reports have ended so.
   [[nodiscard]] std::uint64_t received(reception r) const noexcept { return receptions_[static_cast<std::size_t>(r)]; }
-  /// Reservations that were given back because nobody had named them for a lease.
+  /// Reservations that were given back because they had not been named for a lease.
   [[nodiscard]] std::uint64_t expired() const noexcept { return expired_; }
 
  private:

@@ -41,11 +41,11 @@ class ledger_book {
     std::size_t reasoning = 0;
     std::size_t fresh_answers = 0;
     headroom::prefill_load prefill{};
-    blocks doubtful{};  // Of `kv_held`: prompts that may be shared, because no hit was said.
-    // Of those that are there:
+    blocks doubtful{};  // The part of `kv_held` in prompts that may be shared, because no hit was said.
+    // For the requests that are there:
     std::size_t sharers = 0;  // Requests that share a prefix.
     blocks depth{};           // The longest that they share.
-    blocks kept{};            // Of it, what none of these requests has computed.
+    blocks kept{};            // The part of `depth` that none of these requests has computed.
   };
   struct entry {
     replica what{};
@@ -55,13 +55,13 @@ class ledger_book {
     load others{};
     blocks total_room{};  // As reported: free, and what one's own held then.
     blocks doubled{};     // What the book counts more than once, as far as the last report shows.
-    blocks remain{};      // Of requests that leave: what stays there.
-    sums here{};          // Of one's own that are there.
-    sums counts{};        // Of one's own as policies see them.
+    blocks remain{};      // What stays there of requests that leave.
+    sums here{};          // This router's requests that are there.
+    sums counts{};        // This router's requests as policies see them.
     sums then{};          // `here` when the report was asked for.
     list<&held::there> requests{};
     links by_time{};
-    std::uint32_t reports = 0;  // That were taken.
+    std::uint32_t reports = 0;  // How many were taken.
     condition is = condition::absent;
     bool was_asked = false;
     bool is_silent = false;
@@ -114,9 +114,9 @@ class ledger_book {
     if (!was_heard) reopen();
     return reception::taken;
   }
-  /// What of a report was one's own, in the blocks of the replica. Corrects what the book has more than the report: a
-  /// prefix that it kept in vain, and prompts that it counted twice because no hit was said. A report that does not
-  /// have all of the book's requests is of another moment, and corrects nothing.
+  /// The part of a report that was this router's, in the blocks of the replica. Corrects what the book has more than
+  /// the report. That is a prefix that it kept in vain, and prompts that it counted twice because no hit was said. A
+  /// report that does not have all of the book's requests is of another moment, and corrects nothing.
   [[nodiscard]] load own_then(replica_id id, const report& said) noexcept {
     entry& r = replicas_[id];
     const sums then = r.was_asked ? r.then : r.here;
@@ -129,7 +129,7 @@ class ledger_book {
       // What waited then and has begun since is no more than what waits less now.
       const blocks begun = said.own ? max(own.waiting_blocks - then.waiting_blocks, blocks{}) : blocks{};
       const blocks more = then.kv_held - begun - (said.own ? own.kv_held : said.all.kv_held);
-      // Where nothing says which of the blocks are one's own, as few as can be: they are what an end sets free.
+      // Where nothing says which of the blocks are this router's, as few as can be: they are what an end sets free.
       r.doubled = said.own ? min(max(more, blocks{}), then.doubtful) : more > blocks{} ? then.doubtful : blocks{};
     }
     own.kv_held += kept - (said.own ? blocks{} : r.doubled);
@@ -141,8 +141,8 @@ class ledger_book {
     by_time_.erase(replicas_, id);
   }
 
-  /// Who takes requests has changed. If nobody who has ever reported is heard, reports are what is broken, or there are
-  /// none: then all are shown, and not only who has just joined.
+  /// The set of replicas that take requests has changed. If all replicas that have ever reported are silent, the
+  /// reports are broken, or there are none. Then all replicas are shown, and not only those that have just joined.
   void reopen() noexcept {
     open_.clear();
     const std::span<const entry> all{replicas_, limits_.replicas};
@@ -178,8 +178,8 @@ class ledger_book {
   [[nodiscard]] bool is_fresh(const held& h) const noexcept {
     return h.answers && h.generated - h.reasoned < settings_.quantum;
   }
-  /// Leading blocks of its prompt that can be shared when so many tokens are in a cache: whole ones, and the last token
-  /// is always computed.
+  /// Leading blocks of its prompt that can be shared when `cached` tokens are in a cache. Only whole blocks count, and
+  /// the last token is always computed.
   [[nodiscard]] blocks prefix_of(const held& h, tokens cached) const noexcept {
     const tokens most = min(cached, max(h.prompt - tokens{1}, tokens{}));
     return blocks{most / settings_.block_size};
@@ -350,7 +350,7 @@ class ledger_book {
     });
     ask(i);
   }
-  /// Who moves asks when that is over.
+  /// A request that moves asks when that is over.
   void ask(std::uint32_t i) noexcept {
     held& h = book_.data()[i];
     if (h.asks) return;
@@ -366,8 +366,8 @@ class ledger_book {
 
   // The two ends of a move.
 
-  /// The request whose move makes the fewest blocks be held twice; of those the smallest. None that would make more be
-  /// held twice than it frees.
+  /// The request to move: its move makes the fewest blocks be held twice, and among equals it is the smallest. A
+  /// request that would make more blocks be held twice than it frees is not chosen.
   [[nodiscard]] std::uint32_t cheapest(replica_id id, time_point now) const noexcept {
     std::uint32_t best = no_index;
     blocks least{};
@@ -416,7 +416,7 @@ class ledger_book {
   }
   /// The one end of a move knows nothing of the other any more.
   void untie(std::uint32_t i) noexcept { book_.data()[i].twin = no_index; }
-  /// Who was leaving stays.
+  /// A request that was leaving stays.
   void stays(std::uint32_t i) noexcept {
     held& was = book_.data()[i];
     entry& r = replicas_[was.where];
@@ -429,7 +429,7 @@ class ledger_book {
     });
     if (book_.data()[i].asks) asking_.push_back(book_.data(), i);
   }
-  /// Who was incoming is there.
+  /// A request that was incoming is there.
   void arrive(std::uint32_t i, time_point now) noexcept {
     --moving_;
     book_.data()[i].rests_until = now + settings_.rest;
@@ -440,8 +440,8 @@ class ledger_book {
   settings settings_;
   entry* replicas_;
   view* views_;
-  fixed_vector<replica_id> open_;  // Those that are shown, by number.
-  std::uint32_t* place_;           // Of a replica in `open_`.
+  fixed_vector<replica_id> open_;  // The replicas that are shown, by number.
+  std::uint32_t* place_;           // The place of a replica in `open_`.
   reservations<Clock> book_;
   list<&held::by_time> named_{};
   list<&held::in_turn> asking_{};

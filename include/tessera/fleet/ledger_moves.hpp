@@ -29,10 +29,10 @@ class ledger_moves : protected ledger_book<Clock> {
   using settings = ledger_settings<Clock>;     ///< How the book is kept.
   using limits = ledger_limits;                ///< What there must be room for; fixed at construction.
 
-  /// Which requests are to go on elsewhere. The policy decides about those that `ask_movers` says, one after the other,
-  /// each over views in which those before it have moved. A request that is proposed is on its way in the books: carry
-  /// it out, and say `moved`, or `release` it at its destination. Valid until the next call of this. Complexity: as
-  /// `ask_movers`, and O(replicas) for each that is asked about.
+  /// Which requests are to go on elsewhere. The policy decides about the requests of `ask_movers`, one after the other.
+  /// Each time it sees views in which earlier requests have moved. A request that is proposed is on its way in the
+  /// books: carry it out, and say `moved`, or `release` it at its destination. Valid until the next call of this.
+  /// Complexity: as `ask_movers`, and O(replicas) for each that is asked about.
   template <migration_policy Policy>
   [[nodiscard]] std::span<const move> propose_moves(Policy& policy, time_point now) noexcept {
     moves_.clear();
@@ -50,16 +50,17 @@ class ledger_moves : protected ledger_book<Clock> {
     return {moves_.data(), moves_.size()};
   }
 
-  /// Calls `ask(request, replica, why)` for requests that may go on elsewhere, at most `ledger_limits::moves` of which
-  /// it moves. These are: requests that have begun to answer, or outgrown the range of their replica (`set_range`),
-  /// since they were last asked about; and, of each replica with fewer free blocks than `settings::tight`, the request
-  /// that moves best; the replicas take turns. That request runs and does not rest, and its move frees at least as many
-  /// blocks as it makes others hold twice: what it shares with requests that stay does not become free. The fewest held
-  /// twice come first, then the smallest request.
+  /// Calls `ask(request, replica, why)` for requests that may go on elsewhere, until it has moved
+  /// `ledger_limits::moves` of them. First come requests that have begun to answer, or outgrown the range of their
+  /// replica (`set_range`), since they were last asked about. Then, from each replica with fewer free blocks than
+  /// `settings::tight`, the request that moves best; the replicas take turns. That request runs and does not rest. Its
+  /// move frees at least as many blocks as it makes others hold twice: blocks shared with requests that stay do not
+  /// become free. The fewest held twice come first, then the smallest request.
   ///
-  /// `ask` may call `begin_move` for that request, and nothing else that changes the book. Not asked about: a request
-  /// that rests, or has no token yet; requests of a replica that is silent or drains; any while the book is full.
-  /// O(replicas), the requests on replicas that are tight, and those that wait to be asked.
+  /// `ask` may call `begin_move` for that request, and nothing else that changes the book. It is not called for a
+  /// request that rests or has no token yet, nor for requests of a replica that is silent or drains. While the book is
+  /// full it is not called at all. O(replicas), the requests on replicas that are tight, and those that wait to be
+  /// asked.
   template <class Ask>
   void ask_movers(Ask ask, time_point now) noexcept {
     std::size_t left = most_moves_;
@@ -91,9 +92,9 @@ class ledger_moves : protected ledger_book<Clock> {
     }
   }
 
-  /// Where a request that is on a replica could go on: that one, and those of which `may(view)` is true that have room
-  /// for it, do not only prefill and do not have it already. None for a request that is not there. Valid until the next
-  /// call of this, of `among` or of `rank`. O(replicas).
+  /// Where a request that is on a replica could go on: that replica, and others for which `may(view)` is true. These
+  /// have room for it, do not only prefill and do not have it already. None for a request that is not there. Valid
+  /// until the next call of this, of `among` or of `rank`. O(replicas).
   template <class May = everyone>
   [[nodiscard]] destinations where_to(request_id request, replica_id from, May may = {}) noexcept {
     const std::uint32_t i = book_.find(request, from);
@@ -114,11 +115,12 @@ class ledger_moves : protected ledger_book<Clock> {
     return {{views_, left, n}, here, grows, h.size};
   }
 
-  /// A request that runs is to go on at another replica: its room is reserved there, and it is taken off its source, in
-  /// one step. Carry it out, and say `moved`, or `release` it at its destination. `unknown_request` if it is not there;
-  /// `busy` if it is on its way or rests; `refused` if it has no token yet, or one of the replicas is silent, drains or
-  /// is not there, or the destination has no room, only prefills or has it already; `exhausted` if the book is full or
-  /// `settings::moving` requests are on their way. O(1).
+  /// A request that runs is to go on at another replica. In one step its room is reserved there, and it is taken off
+  /// its source. Carry it out, and say `moved`, or `release` it at its destination. O(1). Returns `unknown_request` if
+  /// it is not there, and `busy` if it is on its way or rests. Returns `refused` if it has no token yet, or one of the
+  /// replicas is silent, drains or is not there. It also returns `refused` if the destination has no room, only
+  /// prefills or has it already. Returns `exhausted` if the book is full or `settings::moving` requests are on their
+  /// way.
   [[nodiscard]] status begin_move(request_id request, replica_id from, replica_id to, time_point now) noexcept {
     const std::uint32_t i = book_.find(request, from);
     if (i == no_index) return status::unknown_request;
@@ -198,7 +200,7 @@ class ledger_moves : protected ledger_book<Clock> {
  private:
   fixed_vector<move> moves_;
   std::size_t most_moves_;
-  replica_id next_ = 0;  // Whose turn it is to give a request away.
+  replica_id next_ = 0;  // The next replica to give a request away.
 };
 
 }  // namespace fleet::detail

@@ -42,7 +42,8 @@ struct replica {
 /// What a request is when it is placed.
 struct arrival {
   tokens prompt{};  ///< Tokens that it has: the prompt, and after a death what the user has got.
-  tokens cached{};  ///< Of these, what is in the replica's prefix cache: it neither computes nor takes blocks for them.
+  tokens cached{};  ///< How many of these are in the replica's prefix cache: it neither computes nor takes blocks for
+                    ///< them.
   phase starts_in = phase::answering;  ///< Whether it reasons first.
 };
 
@@ -65,10 +66,10 @@ enum class move_reason : std::uint8_t {
   tight,     ///< Its replica has little memory left.
 };
 
-/// A request whose replica is dead.
+/// A request that was on a replica that is dead.
 struct orphan {
   request_id request = 0;             ///< Which.
-  replica_id on = no_replica;         ///< What is dead.
+  replica_id on = no_replica;         ///< The dead replica.
   tokens generated{};                 ///< Tokens that were heard of it there.
   replica_id elsewhere = no_replica;  ///< Where it was on its way to; its room there stays reserved.
 
@@ -81,9 +82,8 @@ template <clock_policy Clock = seconds_clock>
 struct ledger_settings {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
-  tokens block_size{16};                                           ///< Of a KV block.
-  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< A request that nobody has named for so long is
-                                                                   ///< given back.
+  tokens block_size{16};                                           ///< Tokens of a KV block.
+  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< Until a request that is not named is given back.
   duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica that has not reported for so long is
                                                                    ///< not shown to policies, unless none has.
   duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.

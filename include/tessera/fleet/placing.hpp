@@ -13,8 +13,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// A controller of a placement policy for requests that come and a migration policy for those that run: a request is
-/// asked about when it begins to answer, has outgrown its replica, or memory is tight there.
+/// A controller of a placement policy for requests that come and a migration policy for requests that run. The
+/// migration policy is asked about a request when it begins to answer, has outgrown its replica, or memory is tight
+/// there.
 /// @tparam Placement from candidates to an index; any of placement/. With a member `expected` it is told what other
 ///         routers send meanwhile.
 /// @tparam Migration from candidates, the current index and the blocks needed there and elsewhere to an index; any of
@@ -24,7 +25,7 @@ template <class Placement, class Migration = placement::stay>
 class placing final : public controller {
  public:
   placing() = default;
-  /// Of these policies.
+  /// Uses copies of these policies.
   explicit placing(const Placement& p, const Migration& m = {}) : placement_{p}, migration_{m} {}
 
   [[nodiscard]] reading reads() const noexcept override {

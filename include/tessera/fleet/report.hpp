@@ -25,9 +25,9 @@ inline constexpr replica_id no_replica = no_index;
 /// "No request."
 inline constexpr request_id no_request = std::numeric_limits<request_id>::max();
 
-/// What requests are to a replica. A replica's load is the sum of what each router has sent there, and of the shared
-/// blocks whose first request has ended. A block that several requests share counts once, for the request that computed
-/// it: the load of some requests has what they have not found in the prefix cache.
+/// What requests are to a replica. A replica's load is the sum of two things: what each router has sent there, and
+/// shared blocks that outlive the request that computed them. A block that several requests share counts once, for the
+/// request that computed it. So the load of some requests has only what they have not found in the prefix cache.
 struct load {
   std::size_t requests = 0;       ///< Live requests.
   blocks kv_held{};               ///< KV blocks that they hold, on device and host together; a shared one once.
@@ -52,21 +52,21 @@ struct load {
 }
 
 /// A report. What a replica cannot tell is left as it is here:
-/// - `own`: taken is what the books had here when the report was asked for (`ledger::asked`), or else when it came.
-/// Then
-///   what was sent or has ended while the report was on its way counts as another router's for one report more, or not
-///   at all. If the books have more blocks than the report, they have counted shared ones twice, see `ledger`.
+/// - `own`: what the books had here when the report was asked for (`ledger::asked`) is taken, or else when it came.
+///   Some requests are sent or end while the report is on its way. Such a request counts as another router's for one
+///   report more, or not at all. If the books have more blocks than the report, they have counted shared ones twice,
+///   see `ledger`.
 /// - `free`: what `all` does not hold is free. Too much if requests swap to the host, for `kv_held` counts that.
 /// - `all.waiting_blocks`: the queues of other routers' requests are not seen; `placement::least_load` is
-///   `placement::least_kv` but for one's own.
-/// - `all.prefill_flops`: Phi_T knows one's own prompts alone.
-/// - `all.reasoning`, `all.fresh_answers`: PASCAL's second algorithm counts one's own requests alone.
+///   `placement::least_kv` except for this router's own.
+/// - `all.prefill_flops`: Phi_T knows only this router's prompts.
+/// - `all.reasoning`, `all.fresh_answers`: PASCAL's second algorithm counts only this router's requests.
 /// - `slo_met`: PASCAL's choices are from all replicas.
 struct report {
   std::uint64_t incarnation = 0;  ///< Which life of the replica says so.
   std::uint64_t epoch = 0;        ///< Counts the reports of that life, from 1.
-  load all{};                     ///< Of all requests that the replica has.
-  std::optional<load> own{};      ///< Of those in `all` that this router has sent.
+  load all{};                     ///< The load of all requests that the replica has.
+  std::optional<load> own{};      ///< The part of `all` that this router has sent.
   std::optional<blocks> free{};   ///< Device blocks that could be allocated.
   bool slo_met = true;            ///< Whether all answers keep pace (PASCAL's t_i).
 };
@@ -81,7 +81,7 @@ inline constexpr std::int64_t greatest_count = std::int64_t{1} << 40U;
   return few(l.requests) && few(l.reasoning) && few(l.fresh_answers) && size(l.kv_held) && size(l.waiting_blocks) &&
          l.prefill_flops >= 0 && l.prefill_flops < std::numeric_limits<double>::infinity();
 }
-/// The same of a report.
+/// The same for a report.
 [[nodiscard]] constexpr bool well_formed(const report& r) noexcept {
   return r.incarnation != 0 && r.epoch != 0 && well_formed(r.all) && (!r.own || well_formed(*r.own)) &&
          (!r.free || (blocks{} <= *r.free && *r.free <= blocks{greatest_count}));
@@ -93,7 +93,7 @@ enum class reception : std::uint8_t {
   doubled,    ///< It has been taken before.
   late,       ///< A younger one has been taken.
   former,     ///< Its incarnation is dead.
-  unknown,    ///< Nobody has joined by this number, or this incarnation of it.
+  unknown,    ///< No replica has joined by this number, or not this incarnation of it.
   malformed,  ///< It is not `well_formed`.
 };
 /// How many there are.

@@ -59,12 +59,12 @@ struct reservation {
   basic_time_point<Clock> heard{};        // When it was last named.
   basic_time_point<Clock> rests_until{};  // It is not moved before.
   tokens prompt{};
-  tokens cached{};     // Of the prompt.
+  tokens cached{};     // Leading tokens of the prompt.
   tokens generated{};  // As far as was heard.
-  tokens reasoned{};   // Of these, before it began to answer.
-  blocks size{};       // For all its tokens.
-  blocks shared{};     // Of these, what was in the replica's prefix cache: the request neither computed nor took them.
-  blocks remain{};     // Of those that it leaves: what its replica is taken to keep, because others may share it.
+  tokens reasoned{};   // Generated before it began to answer.
+  blocks size{};       // Blocks for all its tokens.
+  blocks shared{};  // How many of these were in the replica's prefix cache: the request neither computed nor took them.
+  blocks remain{};  // Blocks that its replica is taken to keep when it leaves, because others may share them.
   replica_id where = no_replica;
   std::uint32_t twin = no_index;  // The other end of its move.
   links there{};                  // Those of its replica.

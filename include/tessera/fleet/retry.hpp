@@ -17,9 +17,9 @@ enum class failure : std::uint8_t {
   cancelled,    ///< The client has gone.
 };
 
-/// Whether a request may be tried on another engine. A request may itself be what kills engines, and each that it is
-/// sent to next dies of it: so it is bounded by the engines that died while they had it, not by tries alone. A value
-/// per request. O(1).
+/// Whether a request may be tried on another engine. A request may itself be what kills engines, and each engine that
+/// it is sent to next dies of it. So the bound counts the engines that died while they had it, and not only tries. A
+/// value per request. O(1).
 class retries {
  public:
   /// How patient.
@@ -29,11 +29,11 @@ class retries {
   };
 
   constexpr retries() noexcept = default;
-  /// With limits of one's own.
+  /// With other limits.
   constexpr explicit retries(const limits& l) noexcept : limits_{l} {}
 
-  /// An engine has failed it. True if another may be tried: after a `died` only when the dead one is fenced, or runs
-  /// on for nobody.
+  /// An engine has failed it. True if another may be tried. After a `died`, do so only when the dead engine is fenced,
+  /// or nothing takes its results.
   [[nodiscard]] constexpr bool after(failure f) noexcept {
     ++tries_;
     deaths_ += f == failure::died ? 1U : 0U;

@@ -27,7 +27,7 @@ namespace fleet {
 
 /// What there must be room for in a runtime; fixed at construction.
 struct runtime_limits {
-  ledger_limits book{};         ///< Of its ledger.
+  ledger_limits book{};         ///< The limits of its ledger.
   std::size_t requests = 2048;  ///< Requests at a time.
   std::size_t actions = 64;     ///< Actions that follow from one event, notes included. At least 1.
   std::size_t alarms = 64;      ///< Alarms at a time.
@@ -35,15 +35,15 @@ struct runtime_limits {
 
 /// How a runtime keeps its book, and which of several routers it is.
 struct runtime_settings {
-  ledger_settings<> book{};     ///< Of its ledger.
+  ledger_settings<> book{};     ///< The settings of its ledger.
   share router{};               ///< Which router of how many; each has a runtime of its own.
   bool keeps_to_share = false;  ///< It chooses from its `share` while one of that takes the request.
   double report_s = 1;          ///< Between two reports of a replica, for what other routers send meanwhile.
 };
 
-/// A controller, the book that it looks at, and its alarms. The front end of a router says what happens (`handle`) and
-/// carries out the actions that come back, in their order; what becomes of one is an event again. Values in, values
-/// out: the same events give the same actions, so what was recorded can be run again.
+/// A controller, the book that it looks at, and its alarms. The front end of a router says what happens (`handle`). It
+/// carries out the actions that come back, in their order. What becomes of an action is an event again. Values in,
+/// values out: the same events give the same actions, so what was recorded can be run again.
 ///
 /// **Replicas that cannot.** An engine says at joining what it cannot do (`replica::can`). Such actions are refused to
 /// the controller and do not come out; a note says so once for each replica and ability.
@@ -146,7 +146,7 @@ class runtime final : private port {
   struct at_replica {
     abilities can{};
     abilities said = no_abilities;  // Those that a note has been about.
-    tokens cached{};                // Of the prompt of the request that arrives.
+    tokens cached{};                // Cached tokens of the prompt of the request that arrives.
     bool excluded = false;          // From its choices.
     bool offered = false;           // One of these was said.
   };
@@ -202,7 +202,7 @@ class runtime final : private port {
     const std::uint32_t i = known_.find(e.request);
     if (i != no_index) happens(e, known_[i]);
   }
-  /// Of a request that is known.
+  /// Something happens to a request that is known.
   void happens(const event& e, known& r) noexcept {
     switch (e.what) {
       case event_kind::refused:

@@ -9,11 +9,11 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// For `ledger::rank`: one of several routers chooses from its share of the replicas, those whose number is its own
-/// modulo the routers. Where it alone sends, its book is all that there is to know, and no report is too old.
+/// For `ledger::rank`: one of several routers chooses from its share of the replicas: `id % routers == router`. If no
+/// other router sends there, its book is all that there is to know, and no report is too old.
 ///
-/// When to use: many replicas for each router, dozens, and routers with about as much to do: a share is its router's
-/// fleet, and does not help the others. If nobody of the share is left, rank without it. O(1).
+/// When to use: dozens of replicas for each router, and routers with about the same load. A share is its router's
+/// fleet, and does not help the others. If no replica of the share is left, rank without it. O(1).
 struct share {
   std::uint64_t router = 0;   ///< This one, from 0.
   std::uint64_t routers = 1;  ///< How many there are.

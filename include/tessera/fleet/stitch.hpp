@@ -10,7 +10,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// One stream of tokens to a client from several engines, one after the other or two at a time: each token names its
+/// One stream of tokens to a client from several engines, one after the other or two at a time. Each token names its
 /// position, and the client gets each once, in order. Engines must continue what the client has seen: the same tokens
 /// at the same positions, as greedy decoding or a seed per position gives.
 ///

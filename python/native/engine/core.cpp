@@ -91,7 +91,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.transfers = get<bool>(options, "transfers");
   if (settings_.transfers) {
     if (settings_.limits.plans_in_flight != 1) throw nb::value_error("transfers are for one step in flight");
-    // Beside those who run, such whose KV comes or is being fetched: each has a block at least.
+    // Besides the running requests there are those with KV that comes or is being fetched: each has a block at least.
     settings_.limits.residents += std::min(settings_.limits.blocks, std::max(settings_.batch, most_aside));
     settings_.limits.deadlines = settings_.limits.residents;
   }
@@ -151,7 +151,7 @@ nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   return tuple;
 }
 
-/// Blocks that an entry has not computed before, and nobody else for it: the runner makes them zero.
+/// Blocks that were computed neither by this request before nor by another for it: the runner makes them zero.
 void core::note_zeroed(const ts::scheduled<request>& e, bool comes) {
   if (!zeroes_ || (!comes && e.new_blocks == 0)) return;
   std::size_t g = 0;
@@ -172,7 +172,7 @@ void core::close() {
   }
   for (request& r : slots_) {
     if (ts::is_live(r.state().life)) (void)planner_->cancel(r);
-    // Nobody writes to its blocks any more, and it must not stay in a line that outlives it.
+    // Nothing writes to its blocks any more, and it must not stay in a queue that outlives it.
     if (ts::is_live(r.state().life)) (void)planner_->arrived(r, ts::tokens{});
     r.release();
   }
@@ -220,7 +220,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   if (!PyList_Check(everything.ptr()) || !PyList_Check(output.ptr()) || PyList_GET_SIZE(everything.ptr()) < prompt) {
     throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
   }
-  // The longest output that the blocks allow: who asks for more may end before.
+  // The longest output that the blocks allow: a request that asks for more may end before.
   const std::int64_t room = std::min(max_model_len_ - prompt, planner_->longest().count() + 1 - prompt);
   if (room < 1) return nb::cast("never_fits");
 
@@ -302,7 +302,7 @@ void core::arrived(std::uint32_t slot, std::int64_t n) {
   sweep();
 }
 
-/// Who has its KV goes on, or ends if it is to.
+/// A request that has its KV goes on, or ends if it is to.
 void core::let_in(const arrival& a) {
   request& r = *a.who;
   if (planner_->arrived(r, a.there) != ts::status::ok) throw std::runtime_error("KV has arrived and is of no use");
@@ -341,7 +341,7 @@ nb::list core::events() {
   return all;
 }
 
-/// Before anybody's slot is given back: events name blocks, and requests know what is in them.
+/// To be called before a slot is given back: events name blocks, and requests know what is in them.
 void core::note_events() {
   told_events* const events = settings_.tells ? planner_->events() : nullptr;
   if (events == nullptr) return;
@@ -367,7 +367,8 @@ void core::note_events() {
   events->forget();
 }
 
-/// Who has filled a block, of those who have its tokens: the one that has it, or has had it and has ended.
+/// The request that has filled a block. Several may have its tokens: it is the one that has the block, or has had it
+/// and has ended.
 request& core::filler_of(const told_events::block& b) {
   const auto first = filled_by_.lower_bound({b.hash, 0});
   if (first == filled_by_.end() || first->first != b.hash) {
@@ -444,9 +445,9 @@ void core::sweep() {
   });
 }
 
-/// The latest tokens fill a block, and say what its name covers beside: its name in the prefix cache. KV of a drafter
-/// that reads the token behind its own depends on the first token behind the block, too: who goes on with another one
-/// must not find it.
+/// The latest tokens fill a block, and all that its name in the prefix cache covers is known. A drafter may read the
+/// token behind its own: its KV depends on the first token behind the block, too. A request that goes on with another
+/// token must not find it.
 void core::close_block(request& r) {
   const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
   const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
@@ -485,7 +486,7 @@ void core::hold_prefills(bool defer) {
   for (request* r : planner_->residents()) {
     if (r->state().length - r->state().computed > ts::tokens{1}) standing_.push_back(r);
   }
-  if (standing_.size() == planner_->residents().size()) standing_.clear();  // nobody decodes: nothing to wait for
+  if (standing_.size() == planner_->residents().size()) standing_.clear();  // none decodes: nothing to wait for
   for (request* r : standing_) (void)planner_->suspend(*r);
 }
 

@@ -34,7 +34,7 @@ struct vocabulary {
   nb::object status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
   nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
-  nb::dict requests;   ///< Requests by id, from which those who end are taken out.
+  nb::dict requests;   ///< Requests by id; a request that ends is taken out.
 };
 
 class core {
@@ -51,27 +51,28 @@ class core {
 
   /// The next step. Up to `plans_in_flight` of them may be planned before what came of the first is known.
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
-  /// The drafts that it verifies: lists of tokens, by the ids of those who have some.
+  /// The drafts that it verifies: lists of tokens, by the ids of the requests that have some.
   [[nodiscard]] nb::object drafts() const { return drafts_; }
-  /// Drafts for the step after those under way, where they are known before it is planned: lists of tokens for requests
-  /// whose slots `slot_of` has. Who does not decode next has no use for them.
+  /// Drafts for the step after those under way, where they are known before it is planned. They are lists of tokens,
+  /// for requests with slots in `slot_of`. A request that does not decode next has no use for them.
   void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
   /// The KV of the first `n` tokens of a request that has just been submitted is to come from another engine.
   void load(std::uint32_t slot, std::int64_t n);
-  /// Those of the latest plan whose KV is on its way from now on: (request, ids of its blocks, how many of them are
-  /// here already).
+  /// The loads of the latest plan: requests with KV on its way from now on. Each is (request, ids of its blocks, how
+  /// many of them are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
-  /// So many tokens of it have come, and no more will: it goes on as soon as a place of `residents` is free, before
-  /// any other starts. Not between a plan and what came of it. Of one that has been cancelled: its blocks are free.
+  /// The KV of `n` tokens of it has come, and no more will. It goes on as soon as a place of `residents` is free,
+  /// before any other request starts. Not between a plan and what came of it. The blocks of a cancelled request are
+  /// free then.
   void arrived(std::uint32_t slot, std::int64_t n);
   /// A request with KV for other engines has ended, as `update` said: its blocks stay held until `drained` is told what
   /// this returns. None if it has none, or there is no room for that: its blocks are free.
   nb::object drain(std::uint32_t slot);
   void drained(std::uint64_t ticket);
-  /// The same, and nobody wants it.
+  /// The same, if no engine wants the KV.
   void let_go(std::uint32_t slot);
   [[nodiscard]] std::size_t draining() const { return planner_->draining(); }
-  /// Requests whose KV is on its way, or has come and waits for a place in the runner.
+  /// Requests with KV on its way, and those that wait for a place in the runner because their KV has come.
   [[nodiscard]] std::size_t loading() const noexcept { return loading_; }
   /// Those of them that have not ended.
   [[nodiscard]] std::size_t coming() const noexcept { return loading_ - unwanted_; }
@@ -81,17 +82,17 @@ class core {
 
   /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
   /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
-  /// each `update`, while who has filled a block is known.
+  /// each `update`, while it is known which request has filled a block.
   nb::list events();
 
-  /// A step in which nothing runs: the runner forgets who was in the one before.
+  /// A step in which nothing runs: the runner forgets which requests were in the step before.
   void skip() noexcept { ++step_; }
-  /// What came of the oldest step that anything runs in: outputs by client, those that Python must look at,
-  /// requests that ended, and requests without a usable output, each with the reason. These are cancelled.
+  /// What came of the oldest step that is not empty. Returns outputs by client, requests that Python must look at,
+  /// requests that ended, and requests without a usable output, each with the reason. The last are cancelled.
   nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
 
-  /// All KV is lost: whoever holds some waits again at its place, and no prefix is known. The requests that lost
-  /// theirs, or None while steps are under way.
+  /// All KV is lost: a request that holds some waits again at its place, and no prefix is known. Returns the requests
+  /// that lost theirs, or None while steps are under way.
   nb::object reset();
 
   /// Requests that hold blocks, by the latest plan, whether it has been run or not. O(1), O(running) while it has not.
@@ -153,7 +154,7 @@ class core {
   settings settings_;
   std::int64_t max_model_len_ = 0;
   bool whole_at_end_ = false;    ///< The lists of a request that ends have all of its tokens.
-  bool second_runner_ = false;   ///< vLLM's second model runner: it takes who resumes for new.
+  bool second_runner_ = false;   ///< vLLM's second model runner: it takes a resumed request for a new one.
   bool paces_ = false;           ///< Its order looks at readers.
   bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
   std::uint64_t root_ = 0;
@@ -161,27 +162,27 @@ class core {
   std::vector<std::int64_t> drafts_of_batch_;  ///< By the requests in the step before, if that counts: most of them.
   std::size_t hash_lookahead_ = 0;             ///< Tokens behind a block that its name covers beside its own.
   bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
-  nb::object drafts_;             ///< Of the latest step, by id.
-  std::int64_t drafted_ = 0;      ///< How many they are.
-  std::int64_t drafts_next_ = 0;  ///< So many the runner makes for each in that step.
+  nb::object drafts_;             ///< The drafts of the latest step, by id.
+  std::int64_t drafted_ = 0;      ///< How many drafts they are.
+  std::int64_t drafts_next_ = 0;  ///< How many the runner makes for each request in that step.
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object loads_;
-  std::vector<std::size_t> tables_;  ///< Of each of the engine's groups, how many groups here make its table.
-  std::vector<bool> zeroed_;         ///< Of each of these, whether its new blocks must be zero,
+  std::vector<std::size_t> tables_;  ///< For each of the engine's groups: how many groups here make its table.
+  std::vector<bool> zeroed_;         ///< For each of the engine's groups: whether its new blocks must be zero,
   bool zeroes_ = false;              ///< and whether those of any must.
-  nb::object to_zero_;               ///< Those of the latest step.
+  nb::object to_zero_;               ///< The blocks that are made zero before the latest step.
   /// If it tells: names of blocks, and slots of those with their tokens. Ordered, as many requests can share a name and
   /// each must be found among them.
   std::set<std::pair<std::uint64_t, std::uint32_t>> filled_by_;
   nb::list told_;
-  std::size_t loading_ = 0;         ///< Requests whose KV is on its way, or has come and they have not gone on,
+  std::size_t loading_ = 0;         ///< Requests with KV on its way, or that has come and they have not gone on,
   std::size_t unwanted_ = 0;        ///< such of them as have ended,
-  std::vector<arrival> arrived_;    ///< and such whose KV has come, in the order in which it came.
+  std::vector<arrival> arrived_;    ///< and those with KV that has come, in the order in which it came.
   std::vector<request*> given_up_;  ///< Preempted before the latest plan was made.
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;
-  /// It is gone when the core has been closed: whoever comes later gets an exception and no crash.
+  /// It is gone when the core has been closed: a later caller gets an exception and no crash.
   struct until_closed {
     std::unique_ptr<planner> is;
     planner* operator->() const {
@@ -199,17 +200,17 @@ class core {
   std::vector<ts::outcome> outcomes_;
   std::vector<std::uint32_t> failed_;  ///< Slots of requests without a usable output, while the others' are taken in.
   std::vector<request*> leaving_;      ///< Ended while plans hold them.
-  std::vector<request*> standing_;     ///< Residents whose prompts are deferred.
+  std::vector<request*> standing_;     ///< Residents with deferred prompts.
 
-  /// Somebody in the latest step.
+  /// A request in the latest step.
   struct member {
     const request* who;
     nb::object id;           ///< Its slot may be another one's by now.
     std::int64_t count = 0;  ///< Tokens of it.
     bool listed = false;     ///< In the list of ids: the runner knew it.
   };
-  // The latest step's dict and list of ids: handed out again while the same requests decode, and changed if others come
-  // and go and nobody else has them.
+  // The latest step's dict and list of ids. They are handed out again while the same requests decode. They are changed
+  // in place when other requests come and go, if nothing else refers to them.
   nb::object counts_, ids_;
   std::vector<member> batch_;
   std::vector<std::size_t> gone_;  ///< Places in it.

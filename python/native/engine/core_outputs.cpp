@@ -28,7 +28,7 @@ void core::hand_out_drafts(request& r, const ts::scheduled<request>& e) {
     if (PyDict_SetItem(drafts_.ptr(), r.id, mine.ptr()) != 0) throw nb::python_error();
   }
   forget_drafts(r);
-  // The runner drafts for all who sample.
+  // The runner drafts for all requests that sample.
   if (!drafts_are_known_ && e.samples) r.drafts = ts::tokens{drafts_next_};
 }
 

@@ -18,16 +18,16 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (in_flight_.size() == settings_.limits.plans_in_flight) {
     throw std::runtime_error("as many steps as can be are under way: an output must come before the next is planned");
   }
-  // Not just after another step was planned; those who stand aside do so for one more.
+  // Not just after another step was planned: requests that stand aside do so for one more.
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
   const bool holds = defer_prefills && (planner_->residents().size() > 0);
   std::size_t starts = admit && !holds ? ~std::size_t{0} : 0;
   if (settings_.transfers) {
-    // What there is room for beside the batch is for KV that comes and goes: the runner has no place for more.
+    // The room beyond the batch is for KV that comes and goes: the runner has no place for more requests.
     const auto places = [this] {
       return settings_.batch - std::min(settings_.batch, planner_->residents().size() + standing_.size());
     };
-    // Those who run may lack blocks that these hold, and nobody else can give them any.
+    // Running requests may lack blocks that the arrived ones hold, and no other request can give them any.
     if (!arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
       request& last = *planner_->residents().back();
       lose(last);
@@ -50,7 +50,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (zeroes_) to_zero_ = nb::list();
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
   if (plan_.empty() && in_flight_.size() == 1) {
-    // Were it so, nobody would ever run again: say it instead of going round in circles.
+    // If so, no request would ever run again: say it instead of looping.
     const bool stuck = admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() &&
                        plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
     settle_empty(now);
@@ -119,15 +119,15 @@ nb::tuple core::hand_out_same() {
                   std::move(outputs), stolen(PySet_New(nullptr)));
 }
 
-/// Makes the latest step's dict and list of ids this step's, where those who go on do so in the same order: takes out
-/// who has left. What is left of the batch is the beginning of the plan. False: they are to be made anew.
+/// Makes the latest step's dict and list of ids this step's, if the requests that go on do so in the same order. It
+/// takes out those that have left. The rest of the batch is the beginning of the plan. False: they are to be made anew.
 bool core::carry_over() {
   if (batch_.empty() || PyDict_GET_SIZE(counts_.ptr()) != static_cast<Py_ssize_t>(batch_.size())) return false;
   const std::size_t most_gone = 8 + batch_.size() / 16;
   gone_.clear();
   std::size_t at = 0;
   bool joins = false;
-  bool in_order = true;  // who is listed stands before who is not: at the same place in the list
+  bool in_order = true;  // listed requests stand before the others: at the same place in the list
   const auto pass = [&] { in_order = in_order && (at == 0 || batch_[at - 1].listed || !batch_[at].listed), ++at; };
   const auto leaves = [&] { gone_.push_back(at), pass(); };
   for (std::size_t i = 0; i != plan_.size(); ++i) {
@@ -145,7 +145,7 @@ bool core::carry_over() {
   while (at != batch_.size()) leaves();
   if (gone_.size() > most_gone || !in_order) return false;
 
-  // Who still has those of the latest step keeps them as they are.
+  // An owner that still has the objects of the latest step keeps them as they are.
   if (Py_REFCNT(counts_.ptr()) != 1) counts_ = stolen(PyDict_Copy(counts_.ptr()));
   if (Py_REFCNT(ids_.ptr()) != 1) ids_ = stolen(PyList_GetSlice(ids_.ptr(), 0, PyList_GET_SIZE(ids_.ptr())));
   std::for_each(gone_.rbegin(), gone_.rend(), [this](std::size_t i) {
@@ -208,13 +208,13 @@ nb::tuple core::hand_out_anew() {
     }
     if (lookahead_ != 0) hand_out_drafts(r, e);
     if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
-    // Whose KV has arrived goes on, and the runner has not heard of it.
+    // A request goes on when its KV has arrived, and the runner has not heard of it.
     const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
     note_zeroed(e, comes);
     if (comes) {
       set(r.object, names().status, words_.status_running);
       r.has_news = true;
-      // What Python has to say about those who start: few in a step.
+      // What Python has to say about requests that start: they are few in a step.
       write_tokens(r);
       fresh.append(nb::make_tuple(nb::borrow(r.object), ids_of(e, true), e.first.count(), r.known_to_runner,
                                   r.state().length.count()));
@@ -229,7 +229,7 @@ nb::tuple core::hand_out_anew() {
       PyList_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
       ++at;
       if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
-        // Who was not in the step before is not in the runner's batch any more.
+        // A request that was not in the step before is not in the runner's batch any more.
         write_tokens(r);
         nb::object copy = stolen(PyList_GetSlice(r.everything, 0, PyList_GET_SIZE(r.everything)));
         if (PyDict_SetItem(all_tokens.ptr(), r.id, copy.ptr()) != 0) throw nb::python_error();

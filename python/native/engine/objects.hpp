@@ -53,11 +53,11 @@ T get(const nb::dict& d, const char* key) {
 
 inline time_point moment(double seconds) { return time_point::at_seconds(seconds); }
 
-/// Output tokens that a request has when the steps under way have been run, whose values are on the device.
+/// Output tokens that a request has when the steps under way have been run; their values are on the device.
 inline std::int64_t expected_of(const request& r) { return r.known + r.state().expected; }
 
-/// The ids of a row's blocks from `begin` on, as the runner takes them. Its block 0 is nobody's: it stands for those
-/// that a window has passed.
+/// The ids of a row's blocks from `begin` on, as the runner takes them. No request has the runner's block 0: it stands
+/// for blocks that a window has passed.
 inline nb::object ids_from(const row_of_group& row, std::size_t begin) {
   nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.blocks.size() - begin)));
   for (std::size_t i = begin; i != row.blocks.size(); ++i) {

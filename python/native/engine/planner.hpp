@@ -22,7 +22,7 @@
 
 /// @file
 /// One type for schedulers of all orders and block stores, so that what surrounds them is compiled once. A virtual call
-/// or two for each step is nothing beside the Python objects that a step costs.
+/// or two for each step cost nothing next to the Python objects of a step.
 
 namespace tessera_python {
 
@@ -43,7 +43,7 @@ struct tables_in_place {
 /// Most adapters that can be on the device at once.
 inline constexpr std::size_t most_adapters = 256;
 
-/// Tenants who are told apart; the last stands for all further ones.
+/// Tenants that are told apart; the last stands for all further ones.
 inline constexpr std::size_t tenants = 64;
 
 using plan = ts::step_plan<request, tables_in_place::view_type>;
@@ -69,13 +69,14 @@ struct settings {
   std::int64_t prompt_cost = 1;
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
-  std::vector<ts::tokens> windows;      ///< Of each group of layers what its tokens look at; 0: all.
-  std::vector<bool> in_chunks;          ///< Of each, whether its windows begin anew at multiples of their length.
-  std::vector<ts::tokens> block_sizes;  ///< Of each, tokens in a block. One of the longest request holds its state.
-  std::size_t adapters = 0;             ///< Most adapters of those who hold blocks; 0: nobody wants one.
-  std::size_t batch = 0;                ///< Most requests in a step.
-  bool tells = false;                   ///< Of what its prefix cache learns and forgets.
-  bool transfers = false;               ///< KV comes from other engines and goes to them.
+  std::vector<ts::tokens> windows;  ///< For each group of layers: how many tokens a token looks at; 0: all.
+  std::vector<bool> in_chunks;      ///< For each group: whether its windows begin anew at multiples of their length.
+  /// For each group: tokens in a block. A block as long as the longest request holds its state.
+  std::vector<ts::tokens> block_sizes;
+  std::size_t adapters = 0;  ///< Most adapters of the requests that hold blocks; 0: none wants one.
+  std::size_t batch = 0;     ///< Most requests in a step.
+  bool tells = false;        ///< It tells what its prefix cache learns and forgets.
+  bool transfers = false;    ///< KV comes from other engines and goes to them.
 };
 
 /// Most groups of layers that a model can have here. The layers of Gemma 3 make 7 of them, those of Bamba 11.
@@ -85,7 +86,7 @@ inline constexpr std::size_t most_groups = 16;
 struct row_of_group {
   std::span<const ts::kv::block_id> blocks;
   std::size_t first = 0;  ///< Those before it are not its own any more.
-  std::size_t fresh = 0;  ///< So many at the end are new in the plan.
+  std::size_t fresh = 0;  ///< How many at the end are new in the plan.
 };
 
 struct planner {

@@ -22,8 +22,8 @@
 
 namespace tessera_python {
 
-/// By priority, then by the engine's arrival time, then by the order of joining. vLLM serves equal priorities so, and
-/// several front ends send their requests in another order than that of arrival.
+/// By priority, then by the engine's arrival time, then by the order of joining. vLLM serves equal priorities in this
+/// way. Several front ends may send their requests in another order than that of arrival.
 struct by_arrival : ts::order::fcfs {
   [[nodiscard]] static bool before(const request& a, const request& b) noexcept {
     if (a.priority != b.priority) return a.priority > b.priority;
@@ -111,8 +111,8 @@ class planner_of final : public planner {
   ts::tokens block_size_;
 };
 
-/// The same for a model of several groups of layers, or whose layers look at a window. One for every number of groups:
-/// each more would be compiled for each order.
+/// The same for a model of several groups of layers, or with layers that look at a window. One type serves every number
+/// of groups: each further type would be compiled for each order.
 template <class Order, class Gate>
 class grouped_planner final : public planner {
   using store = ts::kv::groups<most_groups>;
@@ -129,7 +129,7 @@ class grouped_planner final : public planner {
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
   plan next(time_point now, const ts::step_limits& limits) override {
     const own_plan p = scheduler_.plan(now, limits);
-    // What is moved beside that, an engine that computes anew has no use for.
+    // The plan's other moves are of no use to an engine that computes anew.
     plan shown;
     shown.decode = p.decode, shown.prefill = p.prefill;
     shown.preempted = p.preempted, shown.outgrown = p.outgrown;
@@ -192,7 +192,7 @@ class grouped_planner final : public planner {
 template <class Order, class Gate = ts::gate::in_line>
 [[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
   if (s.adapters != 0 || s.tells || !looks_at_all(s)) {
-    // A prefix cache, whether there is one or not: who has no hashes shares nothing. And it can tell.
+    // A prefix cache, whether there is one or not: a request without hashes shares nothing. And it can tell.
     using slots = ts::gate::basic_adapter_slots<most_adapters>;
     const slots adapters{.slots = s.adapters == 0 ? 1 : s.adapters};
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {

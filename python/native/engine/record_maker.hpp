@@ -14,9 +14,9 @@
 
 namespace tessera_python {
 
-/// Calls the class; or, if it is one of msgspec's structs whose instances are nothing but their fields and whose
-/// defaults cannot be changed, copies an instance that a call has made, in half the time. Whatever looks otherwise is
-/// called.
+/// Makes a record by a call of the class, or by a copy of an instance that a call has made, in half the time. It copies
+/// if the class is a struct of msgspec, its instances are nothing but their fields, and its defaults cannot be changed.
+/// Any other class is called.
 class record_maker {
  public:
   explicit record_maker(nanobind::object maker) : maker_{std::move(maker)} {
@@ -25,7 +25,7 @@ class record_maker {
     if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
   }
 
-  /// A record whose first two fields are these.
+  /// A record with these first two fields.
   [[nodiscard]] nanobind::object operator()(PyObject* first, PyObject* second) const {
     if (fields_ == 0) {
       PyObject* arguments[2] = {first, second};

@@ -17,8 +17,8 @@
 #include <vector>
 
 /// @file
-/// A request of an engine that is written in Python: what every order wants to know of it, its tokens as far as the
-/// prefix cache needs them, and the objects by which the engine knows it.
+/// A request of an engine that is written in Python. It has what every order wants to know of it, and its tokens as far
+/// as the prefix cache needs them. It refers to the objects by which the engine knows it.
 
 namespace tessera_python {
 
@@ -31,9 +31,9 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
   std::uint64_t last_step = 0;       ///< The latest step that it was in.
   std::int32_t place = 0;            ///< Where it stood in the latest output of the runner.
-  std::int32_t known = 0;            ///< Output tokens whose values have come.
-  std::int32_t longest = 0;          ///< So many of these, and it ends.
-  std::uint32_t till_full = 0;       ///< So many tokens, and another block is full.
+  std::int32_t known = 0;            ///< Output tokens with values that have come.
+  std::int32_t longest = 0;          ///< It ends with this many output tokens.
+  std::uint32_t till_full = 0;       ///< Another block is full after this many more tokens.
   std::int64_t eos = -1;
   std::int64_t end_of_reasoning = -1;
   std::int32_t client = 0;
@@ -45,21 +45,21 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool hashes_tokens = false;
   bool has_stops = false;
   bool transfers = false;     ///< Its KV comes from another engine, or goes to one.
-  bool loading = false;       ///< It is on its way.
-  std::uint32_t written = 0;  ///< So many of `recent` are in the lists below.
+  bool loading = false;       ///< Its KV is on its way.
+  std::uint32_t written = 0;  ///< How many of `recent` are in the lists below.
   std::uint32_t slot = 0;
 
   // For the orders and gates.
   double arrival = 0;  ///< When it arrived, in seconds by the engine's clock; 0 for all where that does not count.
   std::uint32_t tenant = 0;
   std::uint32_t adapter = 0;  ///< The weights that it wants beside the model's; 0: none.
-  ts::tokens drafts{};        ///< So many it would have verified in its next step,
+  ts::tokens drafts{};        ///< How many it would have verified in its next step,
   float score = 0;
   ts::tokens expected_output{};
   ts::token_pacer pacer{};
 
   std::vector<std::int64_t> stops;
-  std::vector<std::uint64_t> hashes;  ///< Of the full blocks.
+  std::vector<std::uint64_t> hashes;  ///< The hashes of the full blocks.
   std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
 
   PyObject* guesses = nullptr;     ///< and these, where they are known when the step is planned: a list.
@@ -67,8 +67,8 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
-  /// One store asks for the hashes of its blocks, another one for those of each of its groups: the same, since all
-  /// their blocks have as many tokens.
+  /// One store asks for the hashes of its blocks, another for the hashes in each of its groups. These are the same,
+  /// because all blocks have as many tokens.
   struct every_group {
     std::span<const std::uint64_t> each;
     // NOLINTBEGIN(google-explicit-constructor)

@@ -13,8 +13,8 @@
 
 namespace tessera_python {
 
-/// A `cache_event_sink` that keeps all of it, however much: beside Python a vector that grows costs nothing. It is off
-/// until somebody wants it.
+/// A `cache_event_sink` that keeps all of it, however much: next to Python a vector that grows costs nothing. It is off
+/// until a caller wants it.
 class told_events {
  public:
   using event = tessera::kv::cache_event<std::uint64_t>;

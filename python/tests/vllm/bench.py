@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Time of schedule() and update_from_output(), vLLM's scheduler and ours in turn, in one process, step by step.
 
-Thread CPU time: on a machine with other work the wall clock measures that. The runner is a stub: a token for everybody
-who samples. Steady: the same requests decode all the time. Churn: requests of 1 to 255 tokens come as others end. With
-two in flight: as with async scheduling, a step is planned before the output of the one before is taken in.
+Thread CPU time: on a machine with other work the wall clock measures that. The runner is a stub: a token for each
+request that samples. Steady: the same requests decode all the time. Churn: requests of 1 to 255 tokens come as others
+end. With two in flight: as with async scheduling, a step is planned before the output of the one before is taken in.
 
 In turn, each finds the processor's caches full of what the other has left there. With --apart each has a process of its
 own, as in an engine, and they take turns by the hundred steps.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A KV connector without a network: engines whose KV is in the memory of one process, pulled a few steps late.
+"""A KV connector without a network: the KV of all engines is in the memory of one process, pulled a few steps late.
 
 What it asks of a scheduler, and when, is what vLLM's NIXL connector asks. Its worker is `Worker`, beside a stub runner.
 """
@@ -25,7 +25,7 @@ class Told(KVConnectorMetadata):
     """What the worker is to do in a step."""
 
     pull: dict[str, tuple[list[int], dict[str, Any]]] = field(default_factory=dict)  #: local blocks, and from where
-    keep: list[str] = field(default_factory=list)  #: these have ended, and somebody will pull
+    keep: list[str] = field(default_factory=list)  #: these have ended, and a peer will pull
 
 
 class NixlConnector(KVConnectorBase_V1, SupportsHMA):
@@ -57,7 +57,7 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
     def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, dict[str, Any] | None]:
         params = request.kv_transfer_params or {}
         if params.get("do_remote_prefill"):
-            self.next.pull[request.request_id] = ([], params)  # nobody will: let it go there
+            self.next.pull[request.request_id] = ([], params)  # none will: let it go there
             return False, None
         ended = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
         if not params.get("do_remote_decode") or request.status not in ended:
@@ -149,7 +149,7 @@ class Worker:
         self.others[params["remote_engine_id"]].expire(params["remote_request_id"])
 
     def expire(self, request_id: str) -> None:
-        """Its blocks are not needed any more, or nobody has come for them in time."""
+        """Its blocks are not needed any more, or no peer has come for them in time."""
         if request_id in self.kept:
             self.kept.remove(request_id)
             self.gone.add(request_id)

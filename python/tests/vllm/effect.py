@@ -4,9 +4,9 @@
     python effect.py reasoner                        # the tiny reasoning model: sums of 1 to 20 items, until it stops
     python effect.py prompts --prompts LOG.jsonl     # a random model; prompts and output lengths of a log
 
-A line of LOG.jsonl has `prompt` and `output_tokens`; what is served is drawn from one half of it, and the model of
-lengths learns from the other. Requests come at random in engine steps, by default more of them than the engine carries,
-and memory is scarce. The reasoner's answers begin behind `</think>`; those of `prompts` with the first token.
+A line of LOG.jsonl has `prompt` and `output_tokens`. What is served is drawn from one half of the log, and the model of
+lengths learns from the other half. Requests come at random in engine steps, by default more of them than the engine
+carries, and memory is scarce. The reasoner's answers begin behind `</think>`; those of `prompts` with the first token.
 
 Latencies are in steps: the same in every run, however busy the machine. A step counts for the policies as 20 ms,
 whatever it takes. Beside them, processor seconds of this process. `--seeds 1 2 --json A` and `--combine A B` put a run
@@ -89,7 +89,7 @@ class Load:
 
 
 class Clock:
-    """Of the policies: steps, not what they happen to take on a machine that others use as well."""
+    """The policies' clock: steps, not what they happen to take on a machine that others use as well."""
 
     step = 0
 

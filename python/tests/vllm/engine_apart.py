@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""One of vLLM's real engines in a process of its own, whose KV others may fetch."""
+"""One of vLLM's real engines in a process of its own; others may fetch its KV."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ block_size = 32
 
 
 def serve(pipe: Any, folder: str, tessera: dict[str, Any] | None, transfers: bool, blocks: int) -> None:
-    """An engine in a process: takes (id, prompt, tokens, parameters of a transfer), gives (id, tokens, reason,
-    parameters); None ends it: then it says how many preemptions there were and what is held."""
+    """An engine in a process. It takes (id, prompt, tokens, parameters of a transfer) and gives (id, tokens, reason,
+    parameters). None ends it: then it says how many preemptions there were and what is held."""
     sys.path.insert(0, str(Path(__file__).parent))
     model.prepare()
     with socket.socket() as s:

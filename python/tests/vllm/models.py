@@ -68,7 +68,7 @@ def latent_window() -> Any:
 
 
 def state() -> Any:
-    """Of a request; vLLM makes its blocks as large as those of attention."""
+    """The state of a request; vLLM makes its blocks as large as those of attention."""
     page = latent().page_size_bytes
     return MambaSpec(block_size=stub.longest, shapes=((8,),), dtypes=(torch.bfloat16,), page_size_padded=page)
 
@@ -78,7 +78,7 @@ class Model:
     name: str
     layers: tuple[tuple[Any, int], ...]  #: kinds, and how many of each
     images: bool = False
-    drafts: str = ""  #: who drafts by vLLM's recipe
+    drafts: str = ""  #: what drafts by vLLM's recipe
 
 
 def each(*names: str, layers: tuple[tuple[Any, int], ...], images: bool = False, drafts: str = "") -> list[Model]:
@@ -145,7 +145,7 @@ def why_not(m: Model, text_only: bool = False, caching: bool = True, hybrid: boo
 
 
 def how(m: Model) -> str:
-    """What is to be said for it to be served by ours; "": nothing; why not where nothing helps."""
+    """The options with which ours serves it; "": it needs none. Why not, where none helps."""
     if not why_not(m):
         return ""
     text = "`--language-model-only`" if m.images else ""

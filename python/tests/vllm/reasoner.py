@@ -140,7 +140,7 @@ def _write_tokenizer(folder: Path, tokens: list[str]) -> None:
     made.normalizer = normalizers.Replace(" ", _blank)
     made.decoder = decoders.Sequence([decoders.Replace(_blank, " "), decoders.ByteFallback(), decoders.Fuse()])
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", begin)])
-    # Not special: who reads its text sees where the reasoning ends.
+    # Not special: its text shows where the reasoning ends.
     made.add_tokens([AddedToken(mark, normalized=False) for mark in ("<think>", "</think>")])
     PreTrainedTokenizerFast(
         tokenizer_object=made, unk_token="<unk>", bos_token="<s>", eos_token="</s>", clean_up_tokenization_spaces=False

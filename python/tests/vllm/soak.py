@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Schedulers of all kinds that go on and on: aborts, resets, pauses, drafts, adapters, windows, one and two groups of
-layers, one and two steps in flight.
+"""Schedulers of all kinds that go on and on. The kinds: aborts, resets, pauses, drafts, adapters, windows, one and two
+groups of layers, one and two steps in flight.
 
-Each lives until the end and serves one random load after another; every token is checked, and that nothing is held when
+Each lives until the end and serves one random load after another. Every token is checked, and that nothing is held when
 a load has come to its end. Memory must not grow: a line through what the process has in the second half of the time.
 """
 
@@ -31,7 +31,7 @@ def resident_mb() -> float:
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Of the line that fits best."""
+    """The slope of the line that fits best."""
     n = len(points)
     if n == 0:
         return 0.0

@@ -79,7 +79,7 @@ def served(s: Any, runner: stub.Runner, most: int = 100) -> dict[str, Any]:
 
 
 def listening() -> Any:
-    """A configuration in which blocks have names that somebody is told of."""
+    """A configuration in which a listener is told the names of blocks."""
     made = stub.config(tessera={})
     made.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
     return made

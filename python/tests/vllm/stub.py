@@ -2,7 +2,7 @@
 """A runner without a model, and schedulers for it.
 
 The KV of a token is the token itself, written where the block table says. A step's output depends on every token that
-attention would read there: a block that is lost, shared wrongly or overwritten gives another output, or none.
+attention would read there. A block that is lost, shared wrongly or overwritten gives another output, or none.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def config(
     **scheduler: Any,
 ) -> Any:
     """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
-    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: who drafts, by vLLM's name."""
+    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: what drafts, by vLLM's name."""
     made = copy.copy(_engine_config(caching, policy, drafts, adapters))
     if drafts and drafter != "ngram":
         # vLLM would ask for the drafter's weights.
@@ -131,8 +131,9 @@ def config(
 
 
 def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
-    """Of a model with groups of layers that look at so many tokens; 0: at all; less: in chunks of so many; `a_state`:
-    at a state, which can come to be after each of so many drafts. `latent`: by latent attention."""
+    """The memory of a model with a group of layers for each of `windows`: they look at so many tokens. 0: at all
+    tokens. Less than 0: in chunks of so many. `a_state`: at a state, which can be kept after each of `drafts` drafts.
+    `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
     specs: list[Any] = []
@@ -213,7 +214,7 @@ class Runner:
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
     places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
-    drafter: str = ""  #: who drafts and keeps KV of its own, in the same blocks; none: nobody who does
+    drafter: str = ""  #: what drafts with KV of its own, in the same blocks; empty: nothing does
     zeroes: bool = False  #: new blocks of groups without a state must be made zero
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
@@ -301,7 +302,7 @@ class Runner:
                     self.kv[block][position % block_size] = tokens[position] + self._tag(state, group)
         ids, outputs = list(scheduled), []
         # Not in the order of the plan: a runner has an order of its own. The same in every process, as `hash` is not:
-        # whose drafts hold depends on it.
+        # which drafts hold depends on it.
         ids.sort(key=lambda request_id: crc32(request_id.encode()) & 7)
         for request_id in ids:
             state = self.states[request_id]

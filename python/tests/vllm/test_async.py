@@ -34,7 +34,7 @@ class Grammars:
 
 
 def run(s: Any, runner: stub.Runner, in_flight: int = 2) -> tuple[dict[str, list[int]], int]:
-    """As vLLM's engine core: a step whose grammars lack a token samples when the step before has been taken in."""
+    """As vLLM's engine core: if its grammars lack a token, a step samples when the step before has been taken in."""
     got: dict[str, list[int]] = defaultdict(list)
     launched: deque[tuple[Any, Any]] = deque()
     deferred_steps = 0

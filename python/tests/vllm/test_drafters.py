@@ -46,8 +46,8 @@ def driven(
     runner = stub.Runner(blocks, second, drafts=most, windows=windows, drafter=drafter)
     result = drive(s, runner, load, troubled, in_flight)
     check(result, load)
-    # Of two blocks with the same tokens, vLLM 0.32 finds one that has another token behind it, where it is not the last
-    # that is found.
+    # vLLM 0.32 may find a block with the same tokens and another token behind it, where it is not the last that is
+    # found.
     assert runner.stale == 0 or cls is not stub.Scheduler
     assert runner.tried > 50 and 0.2 * runner.tried < runner.accepted < 0.9 * runner.tried
     return result
@@ -89,7 +89,7 @@ def test_beside_vllm(drafter: str, kind: str, in_flight: int) -> None:
     ]
     assert runs[0].got == runs[1].got
     assert runs[0].reasons == runs[1].reasons
-    # The drafter's places for all who are there come out of a step that is small here.
+    # The drafter's places for all requests come out of a step that is small here.
     assert runs[1].steps < (1.5 if drafter == "dflash" else 1.2) * runs[0].steps
     # The last block that is known is computed anew there; here the token behind it tells.
     assert runs[0].hits > 0 and (kind != "all" or runs[1].hits > 0.8 * runs[0].hits)

@@ -186,7 +186,7 @@ def test_drafts_count_in_the_stats() -> None:
         for i in range(4):
             s.add_request(stub.request(str(i), [5, 6, 7 + i], SamplingParams(temperature=0, max_tokens=30)))
         told = []
-        # As long as nobody is near its end: vLLM has drafts verified that nobody can use any more.
+        # As long as no request is near its end: vLLM has drafts verified that cannot be used any more.
         for _ in range(7):
             step = s.schedule()
             assert step.num_spec_tokens_to_schedule == most
@@ -208,7 +208,7 @@ def test_drafts_count_in_the_stats() -> None:
 
 
 def test_drafts_of_who_does_not_decode_next() -> None:
-    """In the middle of a prompt, preempted, ended: nobody verifies them, and nothing breaks."""
+    """In the middle of a prompt, preempted, ended: they are not verified, and nothing breaks."""
     s = stub.scheduler(stub.Scheduler, stub.config(tessera={}, drafts=most), 60)
     s.add_request(stub.request("a", [5] * 200, SamplingParams(max_tokens=9)))
     s.add_request(stub.request("b", [6] * 20, SamplingParams(max_tokens=9)))

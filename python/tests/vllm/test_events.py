@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""KV events: who hears them knows what the prefix cache has."""
+"""KV events: a listener knows what the prefix cache has."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class Kept(EventPublisher):
             if not isinstance(event, BlockStored):
                 self.told.append(type(event).__name__)
                 continue
-            # Block by block: how many are told of together is nobody's business.
+            # Block by block: how many are told of together does not matter.
             parent = self._name(event.parent_block_hash)
             for i, name in enumerate(event.block_hashes):
                 tokens = tuple(event.token_ids[i * event.block_size : (i + 1) * event.block_size])

@@ -89,7 +89,7 @@ def answers(made: LLM, params: Any, asked: list[str] = prompts) -> list[Any]:
 
 @apart
 def test_structured_output_stop_strings_and_several_answers() -> None:
-    """Grammars, which are compiled beside the engine; stop strings, which the front end finds; n > 1; penalties."""
+    """Grammars (compiled beside the engine), stop strings (which the front end finds), n > 1, and penalties."""
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     kinds = [
         None,

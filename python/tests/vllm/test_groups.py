@@ -67,7 +67,7 @@ def test_tokens(name: str, kind: str, troubled: bool, in_flight: int) -> None:
         adapters=2 * (place % 5 == 0),
         **more,
     )
-    # Blocks that a window has passed are evicted first. Of beginnings that windows pass, two settings keep none.
+    # Blocks that a window has passed are evicted first. Two settings keep no beginnings that windows pass.
     together = name == "shortest_prefill" and in_flight == 2
     assert (run.hits > 0) == bool(place % 3) or (together and run.hits == 0)
     assert run.preempted > 0 or place % 5 == 0

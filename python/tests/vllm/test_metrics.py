@@ -35,7 +35,7 @@ def rows() -> list[dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Of this test alone, for its children, too."""
+    """A folder for this test alone, and for its children."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)

@@ -81,7 +81,7 @@ def prompts(count: int = 240) -> list[str]:
 
 
 def serve(folder: str, policy: dict | None) -> tuple[list[list[int]], int]:
-    """What is said to each prompt, and how often somebody lost its memory."""
+    """What is said to each prompt, and how often a request lost its memory."""
     own = {"model": folder, "max_model_len": 512}
     e = engine.engine(Setting(policy or {}, blocks=41, seqs=16, budget=256, own=own), ours=policy is not None)
     try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Layers that keep a state of a request (Mamba, GDN, KDA), alone and beside attention, without prefix caching: a block
-for each state, and one more for each draft."""
+"""Layers that keep a state of a request (Mamba, GDN, KDA), alone and beside attention, without prefix caching. There is
+a block for each state, and one more for each draft."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ class Run:
 def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_flight: int = 1) -> Run:
     """Runs a load to its end. Troubled: aborts between a step and its output and elsewhere, resets, pauses.
 
-    With two in flight as vLLM's engine core does it with a batch queue: a step is planned and launched before what came
-    of the one before is known; when there are as many as can be, or nothing to plan, the oldest is taken in.
+    With two in flight it does as vLLM's engine core with a batch queue. A step is planned and launched before the
+    result of the step before is known. When there are as many as can be, or nothing to plan, the oldest is taken in.
     """
     run = Run()
     rng = random.Random(load.seed + 1)

@@ -92,7 +92,7 @@ class Pair:
                     continue
                 assert o.kv_transfer_params, "it says where its KV is"
                 if self.rng.random() < forgets:
-                    forgotten.append(o.request_id)  # nobody comes, and some time later it is given up
+                    forgotten.append(o.request_id)  # no peer comes, and some time later it is given up
                     continue
                 prompt, params, salt = asked[request_id]
                 self.add("D", request_id, prompt, params, dict(o.kv_transfer_params), salt)
@@ -139,7 +139,7 @@ def test_tokens(policy: str, caching: bool, aborts: bool) -> None:
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("policy", ["fcfs", "pars"])
 def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool) -> None:
-    """Whose KV has come waits for a place, with blocks that those who run may lack."""
+    """A request with KV that has come waits for a place, with blocks that running requests may lack."""
     for seed, (places, blocks) in enumerate([(3, 60), (3, 30), (1, 60), (1, 26)]):
         pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places)
         pair.serve(stub.Load(seed=seed, count=60), aborts=seed % 2 == 1)
@@ -241,7 +241,7 @@ def beside_each_other(**more: Any) -> list[Two]:
 
 
 def test_the_stats_are_those_of_vllm() -> None:
-    """Of a prompt that comes, whose beginning is there, that is there as a whole, and of one without a peer."""
+    """Four prompts: one comes, one has its beginning there, one is there as a whole, and one has no peer."""
     shared = [7] * 48
     prompts = {
         "a": [*shared, *range(3, 30)],
@@ -260,7 +260,8 @@ def test_the_stats_are_those_of_vllm() -> None:
             ended = False
             while not ended:
                 _, stats, outputs = two.step("D")
-                # vLLM takes those whose KV has come for waiting until the next step, and counts what it found before.
+                # After KV has come, vLLM takes its request for waiting until the next step, and counts what it found
+                # before.
                 mine += [o.prefill_stats for o in outputs if o.prefill_stats is not None]
                 for found in (stats.prefix_cache_stats, stats.connector_prefix_cache_stats):
                     if found.requests:
@@ -280,7 +281,7 @@ def test_who_wants_the_logprobs_of_its_prompt_computes_it() -> None:
         two.add("D", "a", prompt, transfer, prompt_logprobs=1)
         plan, _, _ = two.step("D")
         assert plan.num_scheduled_tokens == {"a": 40}, "all of it is computed here"
-        # Its peer hears that nobody comes.
+        # Its peer hears that none will pull.
         for _ in range(4):
             two.step("P")
         assert two.sides["P"][0].get_kv_cache_usage() == 0 and not two.sides["P"][0].has_requests()
@@ -325,7 +326,7 @@ def test_kv_that_has_come_and_is_lost_before_it_is_used() -> None:
 
 
 def test_it_ends_while_kv_is_on_its_way() -> None:
-    """Who waits for it is not held by anything that is gone: else the heap breaks, now or soon."""
+    """A request that waits for it is not held by anything that is gone: else the heap breaks, now or soon."""
     for seed in range(60):
         two = Two(False)
         for name in "abcd":

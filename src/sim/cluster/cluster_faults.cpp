@@ -38,7 +38,7 @@ void cluster::handle(const fault_event& e) {
   health& h = health_[f.instance];
   const bool begins = e.what == fault_event::begins;
   if (begins) --recorder_.facts.faults.missed;
-  // Who is dead does not die again, and hangs on nothing.
+  // A dead instance does not die again, and does not hang.
   switch (f.kind) {
     case fault_kind::dies:
       if (begins && h.up) die(e.of);
@@ -108,7 +108,7 @@ void cluster::put_out_of_service(std::size_t i) {
   health_[i].in_service = false;
   ++health_[i].known;
   ++out_;
-  instances_[i].forget_prefixes();  // not before: who places by them does not know either
+  instances_[i].forget_prefixes();  // not before: policies that place by prefixes do not know of the death either
   control_->failed(*this, i);
   const std::vector<request*> moving = moving_;
   for (request* r : moving) {

@@ -18,7 +18,7 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a controller is handed that sees every instance as it is, and whose actions are carried out at once.
+/// The port of a controller that sees every instance as it is. Its actions are carried out at once.
 class controlled::all_seeing final : public fleet::port {
  public:
   all_seeing(cluster& c, seated_controller by) : by_{std::move(by)}, reads_{by_.decides->reads()}, c_{&c} {

@@ -73,14 +73,14 @@ fault parse_fault(std::string_view text) {
   };
   number(f.instance, "which instance");
   if (!mark('@')) throw wrong("does not say when");
-  // What nobody means; and up to there a double holds a moment to a tenth of a microsecond.
+  // More is not meant; and up to there a double holds a moment to a tenth of a microsecond.
   constexpr double longest_s = 1e9;
   constexpr double slowest = 1000;
   number(f.at_s, "when");
   if (!(f.at_s >= 0 && f.at_s <= longest_s)) throw wrong(fmt::format("begins before 0 or after {:g} s", longest_s));
   if (mark('+')) {
     number(f.for_s, "how long");
-    // Of a hang and a slow time every moment is simulated.
+    // Every moment of a hang and of a slow time is simulated.
     const double most_s = f.kind == fault_kind::dies ? longest_s : 86'400;
     if (!(f.for_s > 0 && f.for_s <= most_s)) throw wrong(fmt::format("does not last between 0 and {:g} s", most_s));
   } else if (f.kind != fault_kind::dies) {

@@ -184,7 +184,7 @@ void instance::look_at_prefixes() {
   }
 }
 
-/// For those who decode in the next step, if they all do.
+/// The budget of prompts beside the requests that decode in the next step, if they all do.
 tokens instance::prefill_in_time() const {
   std::size_t decodes = 0;
   tokens context{};
@@ -196,7 +196,7 @@ tokens instance::prefill_in_time() const {
   return (*options_->prefill_in_time)(decodes, context);
 }
 
-/// Notes who starts, and what will come of the step: the model's part.
+/// Notes which requests start, and what will come of the step: the model's part.
 void instance::schedule(const scheduled<request>& e) {
   const request& r = *e.request;
   if (r.state().life == lifecycle::waiting) ++starting_;

@@ -47,7 +47,7 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
   for (const request* r : here) of_somebody = of_somebody || w.asks(r->index, from_s);
   if (!of_steps && !of_somebody) return;
 
-  // Who starts counts as waiting until the step has ended.
+  // A request that starts counts as waiting until the step has ended.
   std::vector<const request*> line;
   s.for_each_waiting([&](const request& r) {
     if (s.why(r) != wait_reason::none) line.push_back(&r);

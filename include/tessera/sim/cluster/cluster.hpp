@@ -45,31 +45,32 @@ using progress_callback = std::function<void(std::size_t completed)>;
 ///
 /// A later turn of a session arrives `think_s` after the last token of the turn before it, see `turns`.
 ///
-/// Events are faults, arrivals, what was sent and comes late (`routing::action_s`), ends of transfers, alarms and ends
-/// of steps. At equal times they come in this order, faults and alarms in the order in which they were set, steps by
-/// the instance's number, so that a run is a function of its inputs: it repeats exactly. The scheduler is driven
-/// through its public calls alone.
+/// Events are faults, arrivals, deliveries that were delayed (`routing::action_s`), ends of transfers, alarms and ends
+/// of steps. Events at equal times are handled in this order. Faults and alarms at equal times keep the order in which
+/// they were set, and steps are ordered by the number of the instance. So a run is a function of its inputs: it repeats
+/// exactly. The scheduler is driven through its public calls alone.
 ///
 /// **When an instance dies**, the KV on it is lost, its step never ends, and its transfers break off. For `detection_s`
-/// nobody knows: requests are still sent to it, and its view stays as it was. Then, or when it is back, if that is
-/// sooner, it is *out of service*: no policy is shown it (`candidates`, `takes`). Requests that were on it, or were
-/// sent there, are placed anew, with their arrival and the tokens that the user has; the KV of these is computed again
-/// (`recovered`). That is what architecture.md demands: the dead incarnation is known to be dead, and no live instance
-/// owns them. One that was being moved away from it is lost with it until it goes on elsewhere; one that was being
-/// moved there goes on where it was, with its KV, when the death is known. When the instance is back, it is empty.
-/// Requests for which there is no instance wait for one that comes back; if none ever does, they end unserved.
+/// its death is unknown: requests are still sent to it, and its view stays as it was. Then, or when it is back, if that
+/// is sooner, it is *out of service*: no policy is shown it (`candidates`, `takes`). Requests that were on it, or were
+/// sent there, are placed anew, with their arrival and the tokens that the user has. The KV of these tokens is computed
+/// again (`recovered`). That is what architecture.md demands: the dead incarnation is known to be dead, and no live
+/// instance owns its requests. A request that was being moved away from the dead instance is lost with it until it goes
+/// on elsewhere. A request that was being moved to the dead instance goes on where it was, with its KV, when the death
+/// is known. When the instance is back, it is empty. Requests for which there is no instance wait for one that comes
+/// back; if none ever does, they end unserved.
 ///
-/// **When nobody is there** for `idle_s`, controls sleep until the next arrival or fault: their alarms are put off by
-/// as long. So a trace with a night in it costs no more than its days.
+/// **When the cluster has no requests** for `idle_s`, controls sleep until the next arrival or fault: their alarms are
+/// put off by as long. So a trace with a night in it costs no more than its days.
 ///
 /// A request changes its instance in one of two ways. `move`: it computes nothing until its KV has crossed the fabric.
 /// `migrate`: it goes on decoding while its KV is copied, round by round, and stops for the last few blocks
-/// (`migration::live_migration`). Either way it counts as being at its destination from the beginning, and the
-/// device blocks that it has stay taken where it was until it goes on at its destination. What has crossed lies beside
-/// the destination's blocks until the request gets some there: so no transfer waits for memory, and two full instances
-/// that send to each other both get on. A control with a member `arrived` may hold it back instead: then it keeps its
-/// blocks where it was.
-/// Its engines are of any composition (`engines_of`), its control is any `cluster_control`.
+/// (`migration::live_migration`). Either way it counts as being at its destination from the beginning. Its device
+/// blocks at the source stay taken until it goes on at its destination. KV that has crossed lies next to the
+/// destination's blocks, outside their number, until the request gets some there. So no transfer waits for memory, and
+/// two full instances that send to each other both get on. A control with a member `arrived` may hold the request back
+/// instead: then it keeps its blocks at the source.
+///
 class cluster {
  public:
   /// Creates the instances. Allocates. `control` is not null.
@@ -89,22 +90,22 @@ class cluster {
   [[nodiscard]] double now_s() const noexcept { return now_s_; }
   /// Number of instances.
   [[nodiscard]] std::size_t size() const noexcept { return instances_.size(); }
-  /// The instances as placement policies see them, always up to date, but for the phases, the prefixes and the dead,
-  /// which are as they last were, with what was sent to them since.
+  /// The instances as placement policies see them. They are always up to date, except the phases, the prefixes and dead
+  /// instances. Those are as they last were, with what was sent to them since.
   [[nodiscard]] const std::vector<instance_view>& views() const noexcept { return views_; }
   /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
   /// O(1) while all take everything, else O(instances). Valid until the next call.
   [[nodiscard]] const std::vector<instance_view>& candidates(const request& r);
   /// Whether requests may be sent to instance `i`: it is not known to be dead. O(1).
   [[nodiscard]] bool in_service(std::size_t i) const noexcept { return health_[i].in_service; }
-  /// Whether instance `i` is alive, which nobody but itself knows. O(1).
+  /// Whether instance `i` is alive. No policy knows it, see `in_service`. O(1).
   [[nodiscard]] bool up(std::size_t i) const noexcept { return health_[i].up; }
   /// Whether instance `i` is in service and large enough for `r`. (Where all are alike and too small, one takes it and
   /// refuses it.) O(1).
   [[nodiscard]] bool takes(std::size_t i, const request& r) const noexcept { return in_service(i) && has_room(i, r); }
   /// KV blocks of instance `i`, used and free.
   [[nodiscard]] blocks capacity(std::size_t i) const noexcept { return views_[i].capacity; }
-  /// `instance::queued_blocks`, as policies see it: of who is dead as it was, with what was sent there since.
+  /// `instance::queued_blocks`, as policies see it. For a dead instance: as it was, with what was sent there since.
   [[nodiscard]] blocks queued_blocks(std::size_t i) const noexcept {
     return up(i) ? instances_[i].queued_blocks() : health_[i].queued_blocks;
   }
@@ -117,7 +118,7 @@ class cluster {
   /// The requests of the workload by row; those that have not arrived yet are empty.
   [[nodiscard]] std::span<request> requests() noexcept { return requests_; }
 
-  /// Whether somebody asks why things happen to `r`: then a control says it, by `because` before it places or moves a
+  /// Whether a watcher asks why things happen to `r`. Then a control says it, by `because` before it places or moves a
   /// request and by `tell`. O(1).
   [[nodiscard]] bool asks(const request& r) const {
     return options_.watcher != nullptr && options_.watcher->asks(r.index, now_s_);
@@ -127,7 +128,7 @@ class cluster {
     why_ = std::move(why);
     seen_ = std::move(seen);
   }
-  /// Something happens to a request for which somebody `asks`. @param where the instance.
+  /// Something happens to a request for which `asks` is true. @param where the instance.
   void tell(const request& r, happening what, std::size_t where, std::string why = {}, comparison seen = {});
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept;
@@ -139,12 +140,12 @@ class cluster {
   /// if that one does not take it. Requires: `r` is not on its way already, and no step of its instance is under way.
   bool move(request& r, std::size_t to);
 
-  /// Begins to migrate `r`, which runs on, to another instance. False, and nothing is changed, if it holds no blocks,
-  /// has no token since it was placed or is on its way already, or if that one does not take it. A migration comes to
-  /// nothing when the request ends or loses its blocks meanwhile.
+  /// Begins to migrate `r`, which runs on, to another instance. Returns false and changes nothing unless
+  /// `may_migrate(r)` and `to` takes it. So `r` must hold blocks, have a token since it was placed, and not be on its
+  /// way already. A migration comes to nothing when the request ends or loses its blocks meanwhile.
   bool migrate(request& r, std::size_t to);
 
-  /// Lets a request whose KV has arrived go on at its destination.
+  /// Lets a request go on at its destination after its KV has arrived there.
   void admit(request& r);
 
   /// The requests that are on their way, in the order in which they set out.
@@ -153,8 +154,8 @@ class cluster {
   /// Calls a migration off. A request that has stopped already goes on where it was, with its KV.
   void cut_migration(request& r);
 
-  /// Its instance has handed `r` over to one that has died before it went on: nobody owns it, and it is placed anew. To
-  /// be called while the death becomes known (`failed`). Requires: it is on its way.
+  /// The instance of `r` has handed it over to an instance that died before `r` went on there. No instance owns `r`,
+  /// and it is placed anew. To be called while the death becomes known (`failed`). Requires: it is on its way.
   void lose(request& r);
 
   /// Steps of instance `i` that begin from now on have so many tokens for prompts (`instance_options::prefill_budget`).
@@ -162,10 +163,10 @@ class cluster {
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
   void call_after(double delay_s, std::uint64_t what) { alarms_.push({now_s_ + delay_s, alarms_set_++, what, owner_}); }
-  /// Of several controls that take turns under one: which of them orders alarms from now on. 0 at first. Returns which
-  /// did before.
+  /// Several controls may take turns under one: `owner` says which of them orders alarms from now on. It is 0 at first.
+  /// Returns the owner before.
   std::uint64_t alarms_are_of(std::uint64_t owner) noexcept { return std::exchange(owner_, owner); }
-  /// Which of them had ordered the alarm that is told.
+  /// The owner that had ordered the alarm that is told.
   [[nodiscard]] std::uint64_t alarm_is_of() const noexcept { return alarm_owner_; }
 
  private:
@@ -206,8 +207,8 @@ class cluster {
   void ended(request& r);
   void order_turns(std::span<const trace_row> rows);
 
-  /// The most that a server would let it generate. What an instance has no room for is no reason to refuse a request
-  /// that ends before: the limit is never more than what fits, unless the answer is.
+  /// The most that a server would let it generate. A limit beyond what an instance has room for would make it refuse a
+  /// request that ends before. So the limit is at most what fits, or the answer's length if that is more.
   [[nodiscard]] tokens limit_of(const request& r, tokens longest) const noexcept;
 
   // A request on its way: from the beginning `incoming_` counts it, and the blocks that it will take, at its
@@ -238,7 +239,7 @@ class cluster {
   /// A copy has crossed the fabric.
   void copied(request& r);
 
-  /// Instance `i` is between two steps: those who wait for that to stop, do.
+  /// Instance `i` is between two steps: requests there that wait for that in order to stop, stop now.
   void stop_those_on(std::size_t i);
 
   /// All KV of a request that has stopped is at its destination.
@@ -250,8 +251,8 @@ class cluster {
   void arrive_with_kv(request& r);
   void adopt(request& r);
 
-  /// Something has changed on instance `i`, which may have stood still. (One whose step has just ended begins the next
-  /// one by itself.)
+  /// Something has changed on instance `i`, which may have stood still. (An instance begins its next step by itself
+  /// when its step has just ended.)
   void wake(std::size_t i);
 
   void begin_step(std::size_t i);
@@ -267,12 +268,12 @@ class cluster {
     bool up = true;
     bool in_service = true;       ///< Not known to be dead.
     std::uint32_t deaths = 0;     ///< So far.
-    std::uint32_t known = 0;      ///< Of these, how many have become known.
+    std::uint32_t known = 0;      ///< How many of `deaths` have become known.
     std::size_t of = 0;           ///< The fault that it died of last.
-    double returns_s = no_event;  ///< When it is back; of one that is dead.
+    double returns_s = no_event;  ///< When it is back, if it is dead.
     double hangs_until_s = -no_event;
-    std::vector<asking> asked{};  ///< Were there when it died, or sent there since. Nobody knows yet.
-    blocks queued_blocks{};       ///< What those need who wait there, and the first of them; of one that is dead.
+    std::vector<asking> asked{};  ///< Were there when it died, or were sent there since. Its death is not known yet.
+    blocks queued_blocks{};       ///< If it is dead: what the requests that wait there need, and the first of them.
     blocks first_blocks{};
   };
   /// Something that happens to an instance.
@@ -281,8 +282,8 @@ class cluster {
     double at_s = 0;
     std::uint64_t number = 0;
     kind what = begins;
-    std::size_t of = 0;        ///< A fault; of `is_known` an instance.
-    std::uint32_t deaths = 0;  ///< Of `is_known`: which of its deaths.
+    std::size_t of = 0;        ///< A fault; for `is_known` an instance.
+    std::uint32_t deaths = 0;  ///< For `is_known`: which of its deaths.
     friend auto operator<=>(const fault_event&, const fault_event&) = default;
   };
 
@@ -305,7 +306,7 @@ class cluster {
   /// Nothing happens for so long: alarms come as much later.
   void sleep(double seconds);
 
-  /// All instances are dead, and none comes back: who has not ended never will.
+  /// All instances are dead, and none comes back: requests that have not ended never will.
   void give_up(std::span<const trace_row> rows);
 
   void pass_time_to(double now_s);
@@ -319,8 +320,8 @@ class cluster {
   }
   void look_at(std::size_t i) noexcept;
 
-  /// What is measured is known from the arrivals; of a closed loop, where it ends is not, nor of sessions without a
-  /// drain, the last turn of which counts.
+  /// The measured window is usually known from the arrivals. Two cases end it with the last arrival in the run instead:
+  /// a closed loop, and sessions without a drain, because their last turn counts.
   [[nodiscard]] bool ends_with_arrivals() const noexcept {
     return options_.in_flight != 0 || (turns_.any() && options_.drain_s == 0);
   }
@@ -387,9 +388,9 @@ class cluster {
   std::vector<std::size_t> ended_;  ///< Rows that have, since the last event, and have a next turn.
   event_heap<set_alarm> alarms_;
   std::uint64_t alarms_set_ = 0;
-  std::uint64_t owner_ = 0;           ///< Of alarms that are ordered now,
-  std::uint64_t alarm_owner_ = 0;     ///< and of the one that is told.
-  std::size_t ending_ = no_instance;  ///< The instance whose step is being ended.
+  std::uint64_t owner_ = 0;           ///< Orders the alarms that are set now,
+  std::uint64_t alarm_owner_ = 0;     ///< and had ordered the one that is told.
+  std::size_t ending_ = no_instance;  ///< The instance that ends its step now.
   std::vector<on_the_way> incoming_;
   std::vector<request*> stopping_;  ///< Wait for the end of a step to stop.
   std::vector<request> requests_;
@@ -400,17 +401,17 @@ class cluster {
   std::size_t out_ = 0;  ///< Instances that are out of service.
   event_heap<fault_event> fault_events_;
   std::uint64_t faults_set_ = 0;
-  std::vector<std::size_t> slow_;  ///< The faults that slow somebody now.
+  std::vector<std::size_t> slow_;  ///< The faults that slow an instance now.
   std::vector<asking> homeless_;   ///< There is no instance for them.
   event_heap<sent> sent_;
   std::uint64_t sent_so_far_ = 0;
   std::vector<instance_view> candidates_;
-  blocks capacity_{};  ///< Of all.
-  tokens most_kv_{};   ///< That one sequence can have, on the largest.
+  blocks capacity_{};  ///< The sum over all instances.
+  tokens most_kv_{};   ///< The most that one sequence can have, on the largest instance.
   blocks stranded_total_{};
   blocks demand_{1};
   double now_s_ = 0;
-  std::string why_;  ///< Of the decision that is being made, where somebody asks.
+  std::string why_;  ///< Why the current decision is made, where a watcher asks.
   comparison seen_;
   run_recorder recorder_;
 };

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 /// @file
-/// Who decides, in a simulated cluster, where requests run.
+/// The part of a simulated cluster that decides where requests run.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -15,8 +15,8 @@ namespace sim {
 class cluster;
 struct run_result;
 
-/// Decides where requests run; called by a cluster `c`, see there for what a control may do. All calls but `place` have
-/// a default: nothing happens, and a request whose KV has arrived goes on.
+/// Decides where requests run. A cluster `c` calls it; see `cluster` for what a control may do. All calls except
+/// `place` have a default: nothing happens, and a request goes on when its KV has arrived.
 class cluster_control {
  public:
   virtual ~cluster_control() = default;
@@ -53,7 +53,7 @@ class cluster_control {
   virtual void step_ended(cluster& /*c*/, std::size_t /*i*/) {}
   /// What `c.call_after` ordered is due.
   virtual void alarm(cluster& /*c*/, std::uint64_t /*what*/) {}
-  /// All requests have ended, and `result` is complete but for what the control has measured.
+  /// All requests have ended, and `result` is complete except what the control has measured.
   virtual void ended(cluster& /*c*/, run_result& /*result*/) {}
 };
 

@@ -23,7 +23,7 @@ namespace sim {
 template <class Control>
 class control_of final : public cluster_control {
  public:
-  /// Of this one, or a copy of it.
+  /// Uses `control`, or a copy of it.
   explicit control_of(Control control) : control_{std::move(control)} {}
 
   // As `cluster_control` says.

@@ -18,7 +18,7 @@
 
 /// @file
 /// The cluster for a workload, from what its user says: which machines, how many, and how large their memory, batches
-/// and steps are. What nobody means, because it would take days or more memory than there is, is refused here.
+/// and steps are. Sizes that would take days, or more memory than there is, are not meant and are refused here.
 
 TESSERA_NAMESPACE_BEGIN
 
@@ -62,7 +62,7 @@ struct instance_size {
   std::int64_t token_budget = 8192;         ///< Tokens in a step: 1 to 2^24.
 };
 
-/// An instance for `rows`: the profile's KV memory, or what was asked for; and no more host memory than all the
+/// An instance for `rows`. It has the profile's KV memory, or what was asked for. It has no more host memory than all
 /// requests together could ever fill. O(rows).
 /// @throws usage_error a size out of its range, or too few blocks for the shortest request.
 [[nodiscard]] instance_options size_instance(const instance_size& asked, const sim::profile& profile,

@@ -10,8 +10,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a placement policy has compared, for whoever asks why. @param phases whether it reads those. @param prefixes
-/// whether it reads those.
+/// What a placement policy has compared, for the watcher that asks why. @param phases whether it reads those. @param
+/// prefixes whether it reads those.
 [[nodiscard]] comparison compare_views(const std::vector<instance_view>& views, bool phases = false,
                                        bool prefixes = false);
 

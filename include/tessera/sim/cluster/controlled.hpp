@@ -34,14 +34,14 @@ using controller_maker = std::function<seated_controller(const cluster_options&,
 
 /// A cluster under a `fleet::controller`: the same object that `fleet::runtime` runs in front of engines.
 ///
-/// Where the cluster's options have `routed`, there is one for each router, inside a `fleet::runtime`: it knows what
-/// that router knows, by reports that are as old as the options say, and what it wants done is done as late
-/// (`routers`). Otherwise there is one, and it is shown every instance as it is at that moment. That is not what a
-/// router's book would show at age 0: a book estimates what one's own requests hold between two reports, while chunks,
-/// preemption and shared blocks are the instance's affair.
+/// Where the cluster's options have `routed`, each router has a controller of its own, inside a `fleet::runtime`. That
+/// controller knows what its router knows, by reports that are as old as the options say. Its actions are carried out
+/// as late as the options say (`routers`). Otherwise there is one controller, and it is shown every instance as it is
+/// at that moment. A router's book at age 0 would show something else. Between two reports a book estimates what its
+/// own requests hold, and only the instance knows of chunks, preemption and shared blocks.
 ///
 /// An instance serves, moves requests and bounds its prompts per step. It does not change its role or its order, and
-/// nothing plans beside it. Each request must be placed at once.
+/// nothing else plans. Each request must be placed at once.
 class controlled : public cluster_control {
  public:
   /// @param make makes the controllers, when the run begins.

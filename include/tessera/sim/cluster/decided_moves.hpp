@@ -12,8 +12,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// Moves that a controller has decided and that have not begun: they are late, or wait for the end of a step, between
-/// two of which a request can stop.
+/// Moves that a controller has decided and that have not begun. They are delayed, or wait for the end of a step,
+/// because a request can stop only between two steps.
 class decided_moves {
  public:
   /// One of them.

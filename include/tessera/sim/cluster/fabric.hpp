@@ -18,14 +18,14 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// Every instance has one full-duplex link to a switch that never blocks. Transfers share the links max-min fairly:
-/// none could go faster but at the cost of one that is no faster than it. What a transfer cannot use of one link,
-/// because the other one of its two is narrower, goes to the others there. So three migrations into one target take
-/// three times as long, two between disjoint pairs do not notice each other, and one that leaves a sender beside
-/// another that waits for a crowded target gets what that one leaves.
+/// none could go faster except at the cost of one that is no faster. A transfer uses two links. What it cannot use of
+/// one, because the other is narrower, goes to the other transfers there. So three migrations into one target take
+/// three times as long, and two between disjoint pairs do not slow each other. If two leave one sender and the first
+/// waits for a crowded target, the second gets the bandwidth that the first leaves.
 ///
-/// Rates are found by progressive filling, when they are first asked for after a start or an end: O(n log n) for n
-/// active transfers, however many instances there are. Every other call is O(n); `next_end_s` is O(1) until something
-/// changes.
+/// Rates are found by progressive filling, when they are first asked for after a start or an end. That is O(n log n)
+/// for n active transfers, however many instances there are. Every other call is O(n); `next_end_s` is O(1) until
+/// something changes.
 class fabric {
  public:
   /// One transfer that has ended.
@@ -88,7 +88,7 @@ class fabric {
   void advance(double now_s, F&& ended) {
     progress(now_s);
     settle();
-    // All by the rates that they had: whoever ends makes others faster only from now on.
+    // All ends are found by the rates so far: a transfer that ends makes others faster only from now on.
     for (flow& f : flows_) {
       const double wait_s = f.left / f.rate;
       f.ends = wait_s <= nanosecond || now_s + wait_s <= now_s;
@@ -118,11 +118,12 @@ class fabric {
     bool filled = false;          ///< Its rate is found.
     bool ends = false;
   };
-  /// One direction of an instance's link: 2 i is out of instance i, 2 i + 1 into it. Empty but while rates are found.
+  /// One direction of an instance's link: 2 i is out of instance i, 2 i + 1 into it. Empty except while rates are
+  /// found.
   struct link {
     double left = 0;           ///< Bandwidth that is not given yet.
-    std::size_t unfilled = 0;  ///< Flows whose rate is not found yet.
-    std::size_t first = none;  ///< Of its flows.
+    std::size_t unfilled = 0;  ///< Flows without a rate yet.
+    std::size_t first = none;  ///< The first of its flows.
   };
   /// A link, and what each of its flows would get; the link may have changed since.
   struct offer {
@@ -133,17 +134,17 @@ class fabric {
     }
   };
 
-  // A transfer this close to its end has ended; so has one that is closer than the rounding of the moment, which a long
-  // run may bring above a nanosecond. Otherwise time could stand still before an end.
+  // A transfer this close to its end has ended. So has a transfer that is closer than the rounding of the current time,
+  // which exceeds a nanosecond in a long run. Otherwise time could stand still before an end.
   static constexpr double nanosecond = 1e-9;
 
   [[nodiscard]] std::vector<flow>::const_iterator find(std::size_t token) const noexcept {
     return std::find_if(flows_.begin(), flows_.end(), [&](const flow& f) { return f.token == token; });
   }
 
-  /// Progressive filling: all rates rise alike until a link is full; its flows stay at that, and the others rise on. So
-  /// the link that would give the least to each of its flows is always the next, and shares never fall: a link is
-  /// looked at again only after some of its flows were filled elsewhere.
+  /// Progressive filling: all rates rise alike until a link is full; its flows stay at that rate, and the others rise
+  /// on. The next link is always the one that would give the least to each of its flows, and shares never fall. So a
+  /// link is looked at again only after some of its flows were filled elsewhere.
   void settle() {
     if (settled_) return;
     settled_ = true;

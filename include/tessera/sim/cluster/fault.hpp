@@ -30,15 +30,15 @@ struct fault {
   std::size_t instance = 0;                                ///< To which instance.
   double at_s = 0;                                         ///< When, on the time line of the arrivals.
   double for_s = std::numeric_limits<double>::infinity();  ///< How long. Only death may last for ever.
-  double factor = 1;                                       ///< Of `slows`. More than 0.
+  double factor = 1;  ///< For `slows`: how many times as long a step takes. More than 0.
 };
 
 /// Whether a cluster of so many instances can have this fault.
 [[nodiscard]] bool valid(const fault& f, std::size_t instances) noexcept;
 
-/// Deaths of instances that fail independently of each other: each runs for an exponential time of mean `mtbf_s`, is
-/// dead for one of mean `mttr_s`, and so on from `from_s` to `to_s`. Every instance draws from a stream of its own, so
-/// that a larger cluster has the same deaths and more. In order of time.
+/// Deaths of instances that fail independently of each other, from `from_s` to `to_s`. Each instance alternately runs
+/// for an exponential time of mean `mtbf_s` and is dead for an exponential time of mean `mttr_s`. Every instance draws
+/// from a stream of its own, so that a larger cluster has the same deaths and more. In order of time.
 [[nodiscard]] std::vector<fault> random_deaths(std::size_t instances, double from_s, double to_s, double mtbf_s,
                                                double mttr_s, std::uint64_t seed);
 

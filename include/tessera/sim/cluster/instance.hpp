@@ -23,10 +23,10 @@ namespace sim {
 
 /// What an instance is.
 struct instance_options {
-  scheduler_limits limits{};  ///< Of its scheduler.
-  step_limits step{};         ///< Of each step.
+  scheduler_limits limits{};  ///< The limits of its scheduler.
+  step_limits step{};         ///< The limits of each step.
   tokens prefill_budget{};    ///< Not 0: a step has tokens for its residents, this, and no more.
-  /// The same from step to step: as many tokens of prompts as leave those who decode in time.
+  /// The same from step to step: as many tokens of prompts as leave the decoding requests in time.
   std::optional<cost::prefill_in_time> prefill_in_time{};
   step_timer timer;                   ///< How long a step takes.
   double swap_seconds_per_block = 0;  ///< One KV block over the link to host memory, one way.
@@ -126,8 +126,8 @@ class instance {
   /// New or preempted requests that are here. O(1).
   [[nodiscard]] std::size_t waiting() const { return load().waiting + losing_ - starting_; }
 
-  /// A request comes that the user made at `arrived_s`: new, or, after its instance has died, with the tokens that the
-  /// user has; their KV is computed anew. Returns as the scheduler's `submit`, `adopt`.
+  /// A request comes that the user made at `arrived_s`. It is new, or its instance has died. Then it comes with the
+  /// tokens that the user has, and their KV is computed anew. Returns as the scheduler's `submit`, `adopt`.
   status submit(request& r, double arrived_s);
   /// A request comes with its KV from another instance. Returns as the scheduler's `adopt`.
   status adopt(request& r);
@@ -140,7 +140,7 @@ class instance {
 
   /// The instance dies: the step under way never ends, and all that was in its memory is lost. Calls `lost(request&)`
   /// for each request that was here, in the order of arrival; it is in no scheduler then. What comes after this finds
-  /// an empty instance, whose scheduler has what it learned: the clock of its line, what tenants were given.
+  /// an empty instance. Its scheduler keeps what it learned: the clock of its queue, what tenants were given.
   template <class Lost>
   void die(double now_s, Lost&& lost) {
     if (!started()) return;
@@ -189,9 +189,9 @@ class instance {
     return *plan_;
   }
 
-  /// Ends the step: measures, commits, and calls `finished(request&)` for each request that is done and
-  /// `answers(request&)` for each that has just ended its reasoning, then `prefilled(request&)` for each that has its
-  /// first token here and is still here.
+  /// Ends the step: measures and commits. Then calls `finished(request&)` for each request that is done and
+  /// `answers(request&)` for each that has just ended its reasoning. After those it calls `prefilled(request&)` for
+  /// each request that has its first token here and is still here.
   template <class Finished, class Prefilled, class Answers>
   void end_step(Finished&& finished, Prefilled&& prefilled, Answers&& answers) {
     settle();
@@ -243,7 +243,7 @@ class instance {
   std::vector<request*> changed_;
   std::vector<request*> first_tokens_;
   std::vector<request*> here_;
-  std::vector<request*> answering_;  ///< Of those that are here and not suspended.
+  std::vector<request*> answering_;  ///< The answering requests that are here and not suspended.
   std::vector<request*> resuming_;   ///< When the step under way has ended.
   std::size_t starting_ = 0;         ///< In the step under way, waiting until it is committed.
   std::size_t losing_ = 0;           ///< Preempted in the step under way, resident until it is committed.

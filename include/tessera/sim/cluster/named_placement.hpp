@@ -23,8 +23,8 @@ struct named_placement {
   std::string summary;          ///< One line.
   bool reads_phases = false;    ///< As a `placement::phase_reader`.
   bool reads_prefixes = false;  ///< As a `placement::prefix_reader`.
-  /// Makes one for a router: from the instances, and how many requests the other routers send meanwhile, to the index
-  /// of the one for a new request.
+  /// Makes the placement of a router. Its arguments are the instances and how many requests the other routers send
+  /// meanwhile. It returns the index of the instance for a new request.
   std::function<std::function<std::size_t(const fleet::candidates<>&, double)>(const router_seat&)> make;
 };
 

@@ -47,7 +47,7 @@ struct order_words {
   [[nodiscard]] static std::string prediction(const Order& /*o*/, const request& /*r*/) { return {}; }
 };
 
-/// Of `order::fcfs`.
+/// The words of `order::fcfs`.
 template <>
 struct order_words<order::fcfs> {
   /// Why it stands where it does.
@@ -62,7 +62,7 @@ struct order_words<order::fcfs> {
   }
 };
 
-/// Of `order::round_robin`.
+/// The words of `order::round_robin`.
 template <>
 struct order_words<order::round_robin> {
   /// Why it stands where it does.
@@ -79,7 +79,7 @@ struct order_words<order::round_robin> {
   }
 };
 
-/// Of `order::two_phase`.
+/// The words of `order::two_phase`.
 template <>
 struct order_words<order::two_phase> {
   /// Why it stands where it does.
@@ -101,7 +101,7 @@ struct order_words<order::two_phase> {
 
 namespace detail {
 
-/// Of the orders that look at readers: empty for one that has none.
+/// The place of a request in an order that looks at readers. Empty if the request has no reader.
 template <class Order>
 [[nodiscard]] std::string reader_words(const Order& o, const request& r) {
   const auto& s = order_state<Order>(r);
@@ -116,7 +116,7 @@ template <class Order>
 
 }  // namespace detail
 
-/// Of `order::paced`.
+/// The words of `order::paced`.
 template <class Deadline>
 struct order_words<order::paced<Deadline>> {
   /// The order.
@@ -131,7 +131,7 @@ struct order_words<order::paced<Deadline>> {
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
 };
 
-/// Of `order::earliest_due`.
+/// The words of `order::earliest_due`.
 template <class Expected, class Deadline>
 struct order_words<order::earliest_due<Expected, Deadline>> {
   /// The order.
@@ -158,7 +158,7 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
   }
 };
 
-/// Of `order::ranked`.
+/// The words of `order::ranked`.
 template <class Scorer>
 struct order_words<order::ranked<Scorer>> {
   /// The order.
@@ -180,7 +180,7 @@ struct order_words<order::ranked<Scorer>> {
   }
 };
 
-/// Of `order::shortest_rest`.
+/// The words of `order::shortest_rest`.
 template <class Rest>
 struct order_words<order::shortest_rest<Rest>> {
   /// The order.
@@ -198,7 +198,7 @@ struct order_words<order::shortest_rest<Rest>> {
   }
 };
 
-/// Of `order::least_attained_service`.
+/// The words of `order::least_attained_service`.
 template <class Program>
 struct order_words<order::least_attained_service<Program>> {
   /// The order.
@@ -216,7 +216,7 @@ struct order_words<order::least_attained_service<Program>> {
   }
 };
 
-/// Of `order::least_slack`.
+/// The words of `order::least_slack`.
 template <class Promise>
 struct order_words<order::least_slack<Promise>> {
   /// The order.
@@ -229,7 +229,7 @@ struct order_words<order::least_slack<Promise>> {
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
 };
 
-/// Of `order::longest_prefix`.
+/// The words of `order::longest_prefix`.
 template <class Cached>
 struct order_words<order::longest_prefix<Cached>> {
   /// The order.

@@ -40,14 +40,14 @@ struct chosen_by_name {
 
 /// The control of a placement policy for new requests and a migration policy for those that begin to answer: a
 /// `fleet::placing`. Where the cluster's options name a placement, it is that instead.
-/// @tparam Placement from `fleet::candidates` to the index of the instance for a new request. Equals are chosen from
-///         another turn by each router on, and random policies draw from a seed of each router.
-/// @tparam Migration from the candidates, the current index and the blocks needed there and elsewhere to the index of
-///         the instance on which a request goes on when it begins to answer.
+/// @tparam Placement from `fleet::candidates` to the index of the instance for a new request. Each router begins at
+///         another place among equals, and random policies draw from a seed of each router.
+/// @tparam Migration a request that begins to answer asks it where to go on. Its arguments are the candidates, the
+///         current index and the blocks needed there and elsewhere. It returns the index of an instance.
 template <class Placement = placement::least_load, class Migration = placement::stay>
 class placed : public controlled {
  public:
-  /// Of these policies, or copies of them.
+  /// Uses these policies, or copies of them.
   placed(const Placement& placement = {}, const Migration& migration = {})
       : controlled{[placement, migration](const cluster_options& o, const router_seat& seat) {
           seated_controller s{.decides = {}, .places_by = {}, .moves_by = std::string{placement_summary<Migration>}};

@@ -23,8 +23,8 @@ namespace sim {
 
 namespace detail {
 
-/// The name of the type without namespaces and template arguments, so that two placements of one's own can be told
-/// apart; `own` where the compiler does not say it.
+/// The name of the type without namespaces and template arguments, so that two placements of a user can be told apart.
+/// It is `own` where the compiler does not say the name.
 template <class Placement>
 [[nodiscard]] constexpr std::string_view type_name() noexcept {
 #if defined(__GNUC__)

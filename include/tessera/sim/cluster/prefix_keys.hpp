@@ -15,9 +15,10 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// What a router that hears nothing of caches hashes of a prompt: its beginning, of 32 blocks, and of twice as many as
-/// long as more of the latest requests begin so than one instance's share. A system prompt that all have is no key:
-/// all would go to the same instances. So the length of a key follows the traffic, as DualMap's does.
+/// What a router hashes of a prompt if it hears nothing of caches: the beginning of the prompt. It has 32 blocks. That
+/// is doubled as long as the latest requests that begin alike are more than one instance's share. A system prompt that
+/// all requests have is no key: all would go to the same instances. So the length of a key follows the traffic, as
+/// DualMap's does.
 class prefix_keys {
  public:
   /// For a cluster of so many instances. One's share is a request at least.

@@ -34,11 +34,11 @@ enum class migration_stage : std::uint8_t {
 struct migration_progress {
   migration_stage stage = migration_stage::none;  ///< How far it is.
   migration::live_migration copy{};               ///< In what rounds it is copied while it runs on.
-  tokens copied{};                                ///< Of the computed tokens; what is on the fabric counts.
-  std::size_t to = 0;                             ///< The destination.
-  blocks takes{};                                 ///< Blocks announced at the destination.
-  double began_s = 0;                             ///< When the copy began.
-  double stopped_s = 0;                           ///< When the request was stopped.
+  tokens copied{};       ///< How many of the computed tokens are copied; those on the fabric count.
+  std::size_t to = 0;    ///< The destination.
+  blocks takes{};        ///< Blocks announced at the destination.
+  double began_s = 0;    ///< When the copy began.
+  double stopped_s = 0;  ///< When the request was stopped.
 };
 
 struct request;
@@ -55,19 +55,19 @@ inline constexpr std::size_t order_room = 64;
 /// A request as the simulator runs it: what the model will do, and what has been measured so far. It can be served in
 /// any order that keeps no more than `order_room` bytes about each request.
 struct request : request_hook_for<any_order<order_room>> {
-  float score = 0;                             ///< As the workload says; smaller is expected to be shorter.
-  std::size_t index = 0;                       ///< Row of the workload.
-  order::program_service* program = nullptr;   ///< Of its session, if it is in one.
-  std::uint32_t tenant = 0;                    ///< Whose it is.
-  std::int64_t session = -1;                   ///< Of which it is a turn; -1: of none.
-  double* service = nullptr;                   ///< What its tenant has been given; null: nobody says whose it is.
-  tokens cached{};                             ///< Of its prompt, as its order knew last; see `order::longest_prefix`.
+  float score = 0;                            ///< As the workload says; smaller is expected to be shorter.
+  std::size_t index = 0;                      ///< Row of the workload.
+  order::program_service* program = nullptr;  ///< The service of its session, if it is in one.
+  std::uint32_t tenant = 0;                   ///< The tenant that it belongs to.
+  std::int64_t session = -1;                  ///< The session that it is a turn of; -1: none.
+  double* service = nullptr;                  ///< What its tenant has been given; null: it has no tenant.
+  tokens cached{};  ///< Cached tokens of its prompt, as its order knew last; see `order::longest_prefix`.
   time_point answer_by = time_point::never();  ///< For `gate::in_time`.
   tokens output{};                             ///< Tokens it will generate in all. At least 1.
-  tokens reasoning{};                          ///< Of these, tokens of the reasoning phase. Less than `output`.
+  tokens reasoning{};                          ///< How many of these are of the reasoning phase. Less than `output`.
   std::size_t where = 0;                       ///< The instance it is on.
   double executed_s = 0;                       ///< Time in steps that computed something for it.
-  tokens found{};                              ///< Of its prompt, in the prefix cache when it first started.
+  tokens found{};                              ///< Tokens of its prompt in the prefix cache when it first started.
   double preempted_s = 0;                      ///< Time between losing its blocks and the next step it was in.
   double preempted_since_s = -1;               ///< When it lost its blocks; -1: it has them, or never had.
   double first_step_s = -1;                    ///< Start of the first such step; -1: none yet.
@@ -89,12 +89,12 @@ struct request : request_hook_for<any_order<order_room>> {
   bool counted_demoted = false;               ///< In its instance's count of demoted requests.
   qoe_integrator qoe{};                       ///< Measures the answer.
   token_pacer pacer{};                        ///< Releases the answer.
-  /// Of its full blocks, prompt and answer, which a simulation knows before it is generated. Empty where nothing is
-  /// shared, and when it has ended.
+  /// The hashes of its full blocks, of prompt and answer: a simulation knows the answer before it is generated. Empty
+  /// where nothing is shared, and when the request has ended.
   std::vector<std::uint64_t> hashes{};
   tokens hash_block{16};  ///< Tokens per block, as these count.
 
-  /// For the prefix cache: of the blocks that are full by now.
+  /// For the prefix cache: the hashes of the blocks that are full by now.
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept {
     const auto full = static_cast<std::size_t>(max(prompt, state().length) / hash_block);
     return std::span{hashes}.first(std::min(hashes.size(), full));
@@ -108,7 +108,8 @@ using kv_store = kv::prefix_cache;
 inline float true_length::operator()(const request& r) const noexcept { return static_cast<float>(r.output.count()); }
 
 /// Whether a live migration of `r` may begin: it holds blocks, has a token since it was placed and is not on its way
-/// already. (One whose instance has died has tokens, and its prompt is computed again: that is finished first.)
+/// already. (After its instance has died, a request has tokens, and its prompt is computed again: that is finished
+/// first.)
 [[nodiscard]] inline bool may_migrate(const request& r) noexcept {
   return r.migration.stage == migration_stage::none && r.state().life == lifecycle::resident && !r.prefills;
 }

@@ -19,11 +19,12 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
-/// The routers of a cluster `c`, each a `fleet::runtime` that is told what a router hears: at once what it has sent and
-/// what has come back of that, and of the others' requests only what each instance has reported, every `report_s`
-/// seconds, the instances one after the other. Reports arrive at once and say what of their load is whose. Which
-/// instances are dead all know when the cluster does. What an instance has cached is known as it is. What a router
-/// wants done is done `action_s` later: a request is on its way so long, a move begins at the first step after that.
+/// The routers of a cluster `c`. Each is a `fleet::runtime` that is told what a router hears. It hears at once what it
+/// has sent and what has come back of that. It hears of other routers' requests only by the reports of the instances.
+/// An instance reports every `report_s` seconds, one instance after the other. Reports arrive at once and say which
+/// load is of which router. All routers know that an instance is dead when the cluster does. What an instance has
+/// cached is known as it is. An action of a router is carried out `action_s` later. A request is on its way for that
+/// long, and a move begins at the first step after it.
 ///
 /// Requests go to the routers in turn.
 class routers {

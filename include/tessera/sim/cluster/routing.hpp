@@ -21,9 +21,9 @@ inline constexpr std::int64_t max_routers = 1024;
 
 /// Routers that know what routers know: what they have sent themselves, and reports of the rest.
 struct routing {
-  std::size_t routers = 1;  ///< Each has a book of its own, and every so-manieth request.
+  std::size_t routers = 1;  ///< Each has a book of its own; with `n` routers each gets every `n`-th request.
   bool shares = false;      ///< Each chooses from its `fleet::share` while one of that takes the request.
-  double report_s = 1;      ///< Between two reports of an instance; so old are they at most. Above 0.
+  double report_s = 1;      ///< Seconds between two reports of an instance, which is their greatest age. Above 0.
   double action_s = 0;      ///< From a decision until the instances do what it says. 0 or more.
   /// With a budget: policies that go by Phi are shown the time-bound one, as of prefill workers; else the space-bound.
   placement::prefill_worker prefill{.cost = {}, .budget = {}};
@@ -34,8 +34,8 @@ struct routing {
 /// For which router a placement policy chooses.
 struct router_seat {
   std::size_t router = 0;     ///< Its number.
-  std::size_t routers = 1;    ///< Of so many.
-  std::size_t instances = 1;  ///< That stand before so many instances.
+  std::size_t routers = 1;    ///< How many routers there are.
+  std::size_t instances = 1;  ///< How many instances they stand before.
 };
 
 /// Begins elsewhere for each router, lest all do the same: equals are chosen from another turn on, and random policies

@@ -35,9 +35,9 @@ class run_recorder {
     if (facts.window.length() > 0) sample_interval_s_ = std::min(sample_interval_s_, facts.window.length() / 32);
   }
 
-  /// Instances as they were from the last call until `now_s`: so many of them alive, so many of all their blocks
-  /// stranded; `nowhere()` says how many requests are on none that is alive, and wait. O(1), or O(instances) where a
-  /// sample is due or the window begins or ends.
+  /// Counts the instances as they were from the last call until `now_s`. `alive` of them were alive, and `stranded`
+  /// blocks of their `capacity` were stranded. `nowhere()` returns how many requests wait on no live instance. O(1), or
+  /// O(instances) where a sample is due or the window begins or ends.
   template <class Instance, class Nowhere>
   void pass_time_to(double now_s, std::span<const Instance> instances, std::size_t alive, blocks stranded,
                     blocks capacity, Nowhere nowhere) {

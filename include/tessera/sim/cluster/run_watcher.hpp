@@ -11,7 +11,8 @@
 #include <vector>
 
 /// @file
-/// What a run tells whoever asks why things happened: `cluster_options::watcher`. Times are in simulated seconds.
+/// What a run tells the watcher that asks why things happened: `cluster_options::watcher`. Times are in simulated
+/// seconds.
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
@@ -22,7 +23,7 @@ enum class happening : std::uint8_t {
   predicted,     ///< What its order expects of it.
   placed,        ///< On an instance.
   refused,       ///< There, or everywhere.
-  waits,         ///< In line, without blocks.
+  waits,         ///< In the queue, without blocks.
   stands_still,  ///< With its blocks, but in no step.
   starts,        ///< Its first step.
   computes,      ///< Its prompt, or what was lost of it.
@@ -93,8 +94,8 @@ struct comparison {
 struct request_event {
   happening what = happening::arrived;  ///< What.
   double at_s = 0;                      ///< When.
-  std::size_t request = 0;              ///< To whom: a row of the workload.
-  std::size_t instance = 0;             ///< Where; of a decision, who was chosen.
+  std::size_t request = 0;              ///< The request: a row of the workload.
+  std::size_t instance = 0;             ///< Where; for a decision, the chosen instance.
   std::string why{};                    ///< A plain sentence; may be empty.
   comparison seen{};                    ///< What was compared; may be empty.
 };
@@ -104,10 +105,10 @@ struct request_step {
   happening what = happening::waits;       ///< `computes`, `generates`, `waits` or `stands_still`.
   double from_s = 0;                       ///< When the step begins,
   double until_s = 0;                      ///< and when it is to end.
-  std::size_t request = 0;                 ///< Whose.
+  std::size_t request = 0;                 ///< Its row in the workload.
   std::size_t instance = 0;                ///< Where.
-  tokens count{};                          ///< Of those computed, for one that runs.
-  wait_reason reason = wait_reason::none;  ///< For one that does not.
+  tokens count{};                          ///< Tokens computed, if it runs.
+  wait_reason reason = wait_reason::none;  ///< Why it does not run.
   std::size_t ahead = 0;                   ///< How many of those that wait rank before it.
   std::string why{};                       ///< The same in words.
 };
@@ -116,16 +117,16 @@ struct request_step {
 struct instance_step {
   double from_s = 0;         ///< When it begins,
   double until_s = 0;        ///< and when it is to end.
-  std::size_t instance = 0;  ///< Whose.
+  std::size_t instance = 0;  ///< Which instance.
   std::size_t decodes = 0;   ///< Requests that generate a token.
-  std::size_t prompts = 0;   ///< Requests whose prompts are computed.
+  std::size_t prompts = 0;   ///< Requests with tokens of the prompt in the step.
   tokens computed{};         ///< In all.
   std::size_t waiting = 0;   ///< Requests that wait for another step.
   blocks free{};             ///< On the device.
-  std::string first{};       ///< Of those that wait, and why it does; empty: nobody waits.
+  std::string first{};       ///< The first request that waits, and why; empty: none waits.
 };
 
-/// Asks why. A run looks at none of this unless somebody does, and its results do not depend on it.
+/// Asks why. A run looks at none of this unless it has a watcher that asks, and its results do not depend on it.
 class run_watcher {
  public:
   run_watcher() = default;
@@ -143,8 +144,8 @@ class run_watcher {
   virtual void tell(request_step s) = 0;
   /// A step begins.
   virtual void tell(instance_step s) = 0;
-  /// The policy says something that is of no one request: how it has divided the instances, before the run, or that one
-  /// goes to another pool. @param at_s NaN before the run.
+  /// The policy says something that concerns no single request. Before the run that is how it has divided the
+  /// instances, later that an instance goes to another pool. @param at_s NaN before the run.
   virtual void note(double at_s, std::string words) = 0;
   /// The same of what holds from then on, until the next.
   virtual void rule(double at_s, std::string words) { note(at_s, std::move(words)); }

@@ -21,8 +21,8 @@ namespace sim {
 ///
 /// A prompt is the runs that its row names and then tokens of its own. Where the row of a later turn names none, the
 /// prompt begins with all of the session so far: the earlier prompt and its answer. Reasoning is left out of a history,
-/// as chat templates do; then what comes after it stands elsewhere than when it was computed, so the earlier prompt
-/// alone is shared. A prompt that is shorter than the history was cut, at its beginning: it shares nothing.
+/// as chat templates do. Then the text after it is at other positions than when it was computed, so only the earlier
+/// prompt is shared. A prompt that is shorter than the history was cut, at its beginning: it shares nothing.
 class turns {
  public:
   /// No row.
@@ -86,7 +86,7 @@ class turns {
   }
 
  private:
-  /// Tokens that nobody else has, unless they are told: the prompt of a row, or its answer.
+  /// Tokens that no other row has, unless its runs say so: the prompt of a row, or its answer.
   [[nodiscard]] static std::uint64_t own(std::size_t index, std::uint64_t part) noexcept {
     return std::uint64_t{1} << 63U | std::uint64_t{index} << 1U | part;
   }

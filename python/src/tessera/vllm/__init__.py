@@ -4,8 +4,8 @@
     LLM(model, scheduler_cls="tessera.vllm.Scheduler",
         additional_config={"tessera": {"policy": "pascal"}})
 
-``python -m tessera.vllm --check`` says what of a configuration is supported. What is not is handed back to vLLM's own
-scheduler with one warning, or, if it is a matter of one request, refused as an error of that request.
+``python -m tessera.vllm --check`` says what of a configuration is supported. An unsupported configuration is handed
+back to vLLM's own scheduler with one warning. An unsupported request is refused as an error of that request.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ __all__ = ["Options", "OptionsError", "Scheduler", "policies"]
 
 
 def __getattr__(name: str) -> Any:
-    # vLLM takes seconds to import: only who wants the scheduler waits for it.
+    # vLLM takes seconds to import: only a caller that wants the scheduler waits for it.
     if name == "Scheduler":
         from tessera.vllm.scheduler import Scheduler
 

@@ -137,18 +137,18 @@ def most_drafts(vllm_config: Any) -> int:
 
 
 def slots_ahead(vllm_config: Any) -> int:
-    """For so many tokens beyond those of a step there must be room in a request's blocks: the drafter's KV."""
+    """How many tokens beyond those of a step a request's blocks must have room for: the drafter's KV."""
     return getattr(vllm_config, "num_lookahead_tokens", 0)
 
 
 def prompt_ahead(vllm_config: Any) -> int:
-    """So many tokens behind those that have been computed a drafter reads of a prompt."""
+    """How many tokens of a prompt a drafter reads behind those that have been computed."""
     return getattr(vllm_config, "num_prefill_lookahead_tokens", 0)
 
 
 def hash_ahead(vllm_config: Any) -> int:
-    """So many tokens behind a block decide what KV it has. EAGLE's layers read the next token beside the last one. vLLM
-    0.32 computes the last block that is known of a prompt anew, and 0.33 hashes these tokens with the block."""
+    """How many tokens behind a block decide what KV it has. EAGLE's layers read the next token beside the last one. So
+    vLLM 0.32 computes the last known block of a prompt anew, and 0.33 hashes these tokens with the block."""
     config = vllm_config.speculative_config
     drops = config is not None and getattr(config, "use_eagle_block_drop", getattr(config, "use_eagle", bool))()
     return prompt_ahead(vllm_config) if drops else 0
@@ -230,7 +230,7 @@ def make_connector(vllm_config: Any, kv_cache_config: Any) -> Any:
 
 
 def new_request_drafts(vllm_config: Any) -> Any:
-    """What counts a request's drafts, for its client; None if nobody asks for it."""
+    """What counts a request's drafts, for its client; None if that is not asked for."""
     level = getattr(vllm_config.observability_config, "per_request_spec_decode_metrics", "none")
     if level == "none":
         return None

@@ -46,7 +46,7 @@ def make_core(
     return _vllm.Core(
         options.policy,
         {
-            "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 is nobody's
+            "blocks": kv_cache_config.num_blocks - 1,  # the runner's block 0 belongs to no request
             "block_size": block_size_of(kv_cache_config, block_size),
             "residents": config.max_num_seqs,
             "max_model_len": vllm_config.model_config.max_model_len,
@@ -64,7 +64,7 @@ def make_core(
             "transfers": transfers,
             "tells": tells,
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),
-            # Whoever does not know where the chains begin cannot make two prompts collide.
+            # A user that does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
             "weights": list(options.weights.values()),
             **options.parameters,
@@ -95,7 +95,7 @@ class Describer:
         model = options.predictor()
         self.predictor = None if model is None else Predictor(model, text_reader(options, vllm_config))
         self.max_model_len: int = vllm_config.model_config.max_model_len
-        # Who is named has the first places; the others have the next ones, as they come.
+        # Named tenants have the first places; the others have the next ones, as they come.
         self.tenants = {name: place for place, name in enumerate(options.weights)}
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
 
@@ -153,7 +153,7 @@ class Describer:
             ),
             "transfers": bool(getattr(request, "kv_transfer_params", None)),
             "repetitive": repetition,
-            # Who must compute the whole prompt has no use for what is known, and shares nothing.
+            # A request that must compute the whole prompt has no use for what is known, and shares nothing.
             "caches": not getattr(request, "skip_reading_prefix_cache", False),
             "salt": salt_of(request),
         }
@@ -196,7 +196,7 @@ class Describer:
         return own
 
     def _tenant(self, name: str) -> int:
-        """The place of a tenant; the last one is of all for whom there is none left."""
+        """The place of a tenant; all tenants that come when none is left share the last one."""
         place = self.tenants.get(name)
         if place is None:
             place = len(self.tenants)

@@ -25,7 +25,7 @@ class Inquiries(api.SchedulerInterface):
         if self._pause_state == Pause.PAUSED_ALL:
             return 0
         if self._pause_state == Pause.PAUSED_NEW:
-            # Those who hold KV go on; who is refused is still to be told so.
+            # Requests that hold KV go on; refused ones are still to be reported.
             return self.core.running() + self.core.coming() + len(self.refused)
         return len(self.requests)
 

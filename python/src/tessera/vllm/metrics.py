@@ -26,7 +26,7 @@ _gauge: Any = None
 
 
 def _folder() -> Path:
-    """Of this user's notes. Raises OSError if it is another's."""
+    """The folder of this user's notes. Raises OSError if it is another's."""
     path = Path(tempfile.gettempdir()) / f"tessera-vllm-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()

@@ -17,7 +17,7 @@ policies: tuple[str, ...] = tuple(_vllm.policies)
 
 
 class OptionsError(ValueError):
-    """An option that nobody can mean; the message says what is allowed."""
+    """An option that makes no sense; the message says what is allowed."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +131,14 @@ class Options:
     model: str | None = None
     #: What the model was trained on: "tokens", ids of this engine's tokenizer, or "text".
     model_reads: str = "tokens"
-    #: Shares of tenants, by name; of those who are not named: 1.
+    #: Shares of tenants, by name; a tenant that is not named has 1.
     weights: dict[str, int] = field(default_factory=dict)
     #: The policy's own.
     parameters: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, additional_config: Any) -> Options:
-        """What vLLM's ``additional_config`` says. Its other keys are other plugins', but for those that are named as
+        """What vLLM's ``additional_config`` says. Its other keys are other plugins', except those that are named as
         options of this one. Raises OptionsError."""
         if not isinstance(additional_config, Mapping):
             return cls.parse(None)
@@ -230,7 +230,7 @@ class Options:
 def _weights(given: Any) -> dict[str, int]:
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise OptionsError(f'tessera: weights must be a dict of names and numbers, as {{"team-a": 2}}, not {given!r}')
-    # The last place is of all who are not told apart.
+    # The last place is for all tenants that are not told apart.
     if len(given) >= _vllm.tenants:
         raise OptionsError(f"tessera: weights must be of at most {_vllm.tenants - 1} tenants, not {len(given)}")
     weight = Parameter(int, 1, 1, most_weight, "")

@@ -12,7 +12,7 @@ from tessera.rank import LengthCalibrator, Model
 class Predictor:
     """Expected lengths by a trained model's scores, as the outputs that end turn out."""
 
-    #: So many outputs are seen between two fits.
+    #: How many outputs are seen between two fits.
     every = 128
 
     def __init__(self, model: Model, text_of: Callable[[list[int]], str] | None) -> None:
@@ -23,7 +23,7 @@ class Predictor:
         self.seen = 0
 
     def predict(self, request: Any) -> tuple[float, int]:
-        """The score of a request, and how many tokens it is expected to generate; 0: nobody knows yet."""
+        """The score of a request, and how many tokens it is expected to generate; 0: not known yet."""
         ids = request.prompt_token_ids
         score = self.model.score(ids if self.text_of is None else self.text_of(ids))
         self.scores[request.request_id] = score

@@ -2,7 +2,7 @@
 """vLLM's scheduler, with tessera's policies and core.
 
 The native core keeps the queue, the blocks and the prefix cache, and builds the lists of a step. Here is what happens
-to few requests in a step: who comes, who ends, who waits for a grammar, whose outputs have more than a token.
+to few requests in a step. They come, end, wait for a grammar, or have outputs with more than a token.
 """
 
 from __future__ import annotations
@@ -91,25 +91,25 @@ class Scheduler(Inquiries):
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
         self.describer = Describer(options, vllm_config)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
-        self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always so many
+        self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always the most
         self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
         self.has_adapters = vllm_config.lora_config is not None
 
         self.requests: dict[str, Any] = {}  #: all that have not ended, by id
-        self.slots: dict[str, int] = {}  #: those of them that the core knows
+        self.slots: dict[str, int] = {}  #: slots of those that the core knows
         self.structured: dict[str, Any] = {}  #: those of them with a grammar
-        #: the steps under way, oldest first, and who of these samples in each
+        #: the steps under way, oldest first, and the requests with a grammar that sample in each
         self.steps: deque[tuple[Any, list[str]]] = deque()
         self.without_grammar: list[Any] = []  #: those of these that wait for it
         #: to be reported as errors: requests, why, and what the server is told beside that (None: nothing)
         self.refused: list[tuple[Any, str, Any]] = []
-        self.refused_streams: set[str] = set()  #: of these, who may send more of their input
+        self.refused_streams: set[str] = set()  #: ids of these that may send more of their input
         self.finished_req_ids: set[str] = set()
         self.finished_by_client: dict[int, set[str]] | None = {} if include_finished_set else None
         self.lost_by_reset: list[Any] = []
         self.must_reset = False
         self.capacity_bound = False
-        #: prompts are computed in one of so many steps. Where data is parallel the engine core counts, for all ranks.
+        #: prompts are computed in one of so many steps. With parallel data the engine core counts, for all ranks.
         self.prefill_interval = 1
         if api.interval_counts_alone and vllm_config.parallel_config.data_parallel_size == 1:
             self.prefill_interval = self.config.prefill_schedule_interval
@@ -156,7 +156,8 @@ class Scheduler(Inquiries):
             if not getattr(known, "resumable", False):
                 raise ValueError(f"there is a request {request.request_id!r} already")
             if request.resumable:
-                # The next piece of an input whose first one is to be reported. Each is answered: its client waits.
+                # The next piece of an input that is to be reported since its first piece. Each is answered: its client
+                # waits.
                 self._refuse(request, "more of its input")
             else:
                 known.resumable = False  # the mark of the end, which is no piece
@@ -295,7 +296,7 @@ class Scheduler(Inquiries):
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
             num_spec_tokens_to_schedule=self.drafts_of_batch[len(counts)] if self.drafts_of_batch else self.lookahead,
-            # Of releases before 0.32, for attention that computes a common beginning once: none has one.
+            # For releases before 0.32, where attention computes a common beginning once: none has one.
             num_common_prefix_blocks=self.no_common_blocks,
             new_block_ids_to_zero=self.core.to_zero() or None,
         )
@@ -313,7 +314,8 @@ class Scheduler(Inquiries):
         return self.places * min(len(self.slots), self.config.max_num_seqs)
 
     def _note_structured(self, output: Any) -> list[str]:
-        """Whose grammar the sampler must follow; and whether a token that a grammar has to know is on its way."""
+        """The requests with a grammar that the sampler must follow. Also notes whether a token that a grammar has to
+        know is on its way."""
         ids = self._structured_in(output)
         output.has_structured_output_requests = bool(ids)
         if ids and any(not set(ids).isdisjoint(step) for _, step in self.steps):
@@ -321,7 +323,7 @@ class Scheduler(Inquiries):
         return ids
 
     def _structured_in(self, output: Any) -> list[str]:
-        """Those with a grammar who sample in a step."""
+        """The requests with a grammar that sample in a step."""
         return [
             request_id
             for request_id in output.num_scheduled_tokens
@@ -338,7 +340,8 @@ class Scheduler(Inquiries):
         return output
 
     def _introduce(self, fresh: list[Any], now: float) -> list[Any]:
-        """Those who start, for the runner: those it does not know, and the second runner those who resume as well."""
+        """Requests that start, for the runner: those that it does not know. The second runner is told of resumed ones
+        as well."""
         new = []
         for request, block_ids, first, is_known, length in fresh:
             here, external = first, 0
@@ -377,7 +380,7 @@ class Scheduler(Inquiries):
         return new
 
     def _take_grammars(self) -> None:
-        """Those whose grammar has been compiled join the queue."""
+        """Requests join the queue when their grammar has been compiled."""
         waiting, self.without_grammar = self.without_grammar, []
         for request in waiting:
             grammar = request.structured_output_request.grammar
@@ -480,7 +483,7 @@ class Scheduler(Inquiries):
         return result
 
     def _count_drafts(self, step: Any, ran: Any) -> Any:
-        """How many drafts held in a step: for the stats, and of each request for who asks for it."""
+        """How many drafts held in a step: for the stats, and for each request that asks for it."""
         stats = api.SpecDecodingStats.new(self.lookahead) if self.log_stats else None
         invalid = step.num_invalid_spec_tokens or {}
         for request_id, drafts in step.scheduled_spec_decode_tokens.items():
@@ -502,7 +505,7 @@ class Scheduler(Inquiries):
         return stats if stats is not None and stats.num_drafts else None
 
     def _complete_first(self, output: Any, request: Any) -> None:
-        """The first output of a request tells how its prompt was computed; each since it has started anew, of that."""
+        """The first output of a request tells how its prompt was computed; so does the first after each new start."""
         output.events = request.take_events()
         take = getattr(request, "take_prefill_stats", None)
         stats = take() if take is not None else None
@@ -538,7 +541,7 @@ class Scheduler(Inquiries):
         request.status = Status.FINISHED_ERROR
 
     def _refuse_running(self, request: Any) -> None:
-        """One that has grown beyond the memory: it can never get its next token."""
+        """A request has grown beyond the memory: it can never get its next token."""
         slot = self.slots.pop(request.request_id)
         self.core.cancel(slot)
         self._refuse(request, "it has outgrown the KV memory of this instance", is_invalid=False)

@@ -2,9 +2,9 @@
 """Shadow mode: vLLM's own scheduler decides, and a policy of ours is watched beside it.
 
 The shadow has the same requests and as much memory. At each of vLLM's steps it plans and settles one of its own, which
-is taken to last as long as vLLM's. It does not know how long an answer will be before vLLM does: where it is ahead, it
-goes on, and is set right when vLLM ends the request (the tokens that were too many are counted as `overrun`).
-Nothing of it reaches vLLM's requests or the runner; if it fails, it is switched off, with one warning.
+is taken to last as long as vLLM's. It does not know how long an answer will be before vLLM does. Where it is ahead, it
+goes on, and is set right when vLLM ends the request. (The tokens beyond the end are counted as `overrun`.) Nothing of
+it reaches vLLM's requests or the runner; if it fails, it is switched off, with one warning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = api.init_logger("vllm.tessera.shadow")
 
 #: Seconds between two reports in the log.
 report_every = 60.0
-#: Times are those of so many requests, the latest. They are sorted in the engine's loop.
+#: Times are those of this many requests, the latest. They are sorted in the engine's loop.
 latest = 4096
 
 
@@ -71,7 +71,7 @@ def _spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def _pair() -> dict[str, deque[float]]:
-    """Of the latest requests: a service goes on for months."""
+    """Times of the latest requests only: a service goes on for months."""
     return {name: deque(maxlen=latest) for name in ("measured", "predicted")}
 
 
@@ -165,7 +165,7 @@ class Watcher:
                     ghost.last = len(ghost.measured)
                     self.behind[output.request_id] = ghost
                     ours.add(output.request_id)
-        # Of those who are behind, the others are where they were.
+        # Requests that are behind and not in `ours` are where they were.
         for request_id in ours & self.behind.keys():
             self._settle(request_id)
         while len(self.behind) > self.most_behind:
@@ -233,8 +233,8 @@ class Watcher:
         self._end(ghost)
 
     def report(self, times: Iterable[str] = ("ttft", "tpot", "e2e")) -> dict[str, Any]:
-        """What it would have done. Times in seconds, of the latest requests that both have ended, without those that
-        were `dropped`, with which the shadow was too far behind; costs in us of a step."""
+        """What it would have done. Times are in seconds, of the latest requests that both have ended. Those that were
+        `dropped`, because the shadow was too far behind, are left out. Costs are in us per step."""
         steps = max(self.steps, 1)
         return {
             "policy": self.options.policy,

@@ -33,7 +33,7 @@ def _drafts(config: Any) -> bool:
 
 _async = ("scheduler_config", "async_scheduling")
 _threshold = ("scheduler_config", "long_prefill_token_threshold")
-#: Those whose KV comes and goes between two steps, and is pulled by who wants it.
+#: Connectors with KV that comes and goes between two steps, and is pulled by the engine that wants it.
 _connectors = ("NixlConnector", "NixlPullConnector")
 
 
@@ -49,7 +49,7 @@ def _has_no_places(config: Any) -> bool:
     return limits.max_num_batched_tokens - limits.max_num_seqs * api.slots_per_request(config) < 2
 
 
-#: Those who draft with KV of their own, by vLLM's names, and need nothing but room for it.
+#: Drafters with KV of their own, by vLLM's names, that need only room for it.
 _drafters = frozenset(("eagle", "eagle3", "mtp", "draft_model", "dflash", "dspark"))
 
 
@@ -173,8 +173,8 @@ def _why_not_state(spec: Any, config: Any) -> str | None:
 
 
 def block_size_of(kv_cache_config: Any, block_size: int) -> int:
-    """Tokens in a block of KV, where an engine schedules by `block_size`: with states that is a common multiple, as a
-    state is of the longest request."""
+    """Tokens in a block of KV, where an engine schedules by `block_size`. With states that is a common multiple,
+    because a state is as long as the longest request."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     if not any(map(_is_state, specs)):
         return block_size
@@ -182,7 +182,7 @@ def block_size_of(kv_cache_config: Any, block_size: int) -> int:
 
 
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
-    """The same of the memory that its model needs."""
+    """The same for the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
     tables = tables_of(kv_cache_config)
     if not 1 <= sum(tables) <= most_groups:
@@ -224,7 +224,7 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
 _attention = frozenset(("full_attention", "attention", "sliding_attention", "chunked_attention"))
 
 
-#: Models by their `model_type` whose layers of latent attention all look at everything, in one group.
+#: Models by their `model_type`. All their layers of latent attention look at everything, in one group.
 _latent = frozenset(
     ("axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2", "longcat_flash")
 )
@@ -269,27 +269,27 @@ def why_not_model(config: Any) -> Iterator[str]:
 
 
 def tells(config: Any) -> bool:
-    """Whether somebody wants to know what the prefix cache has."""
+    """Whether a listener wants to know what the prefix cache has."""
     caching = _has(config, "cache_config", "enable_prefix_caching")
     return bool(caching and _has(config, "kv_events_config", "enable_kv_cache_events"))
 
 
 def tables_of(kv_cache_config: Any) -> list[int]:
-    """Of each group of layers, how many groups of the core keep its blocks. A state has a block of its own for each
+    """For each group of layers: how many groups of the core keep its blocks. A state has a block of its own for each
     draft, which makes that many groups of one block a request."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     return [1 + spec.num_speculative_blocks if _is_state(spec) else 1 for spec in specs]
 
 
 def windows_of(kv_cache_config: Any) -> list[int]:
-    """Of each group of layers, how many tokens a token looks at; 0: at all."""
+    """For each group of layers: how many tokens a token looks at; 0: at all."""
     return [_window(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
 
 
 def layout_of(kv_cache_config: Any) -> dict[str, list[int]]:
-    """What the core is told of the groups of layers: in `zeroed` those whose blocks must be zero before they are
-    written, in `tables` as above, and of each of its own groups the window, whether that is a chunk, and the size of
-    blocks."""
+    """What the core is told of the groups of layers. `zeroed` has the groups with blocks that must be zero before they
+    are written, and `tables` is as above. The rest is for each of the core's own groups: the window, whether that is a
+    chunk, and the size of blocks."""
     tables = tables_of(kv_cache_config)
     groups = kv_cache_config.kv_cache_groups
     specs = [group.kv_cache_spec for group, n in zip(groups, tables, strict=True) for _ in range(n)]

@@ -2,8 +2,8 @@
 """KV that comes from other engines and goes to them, by vLLM's connector.
 
 The connector says what can be had elsewhere, moves it in the worker, and tells what has come and gone. Here it meets
-the core's calls for that: a request whose KV is on its way has its blocks and stands aside; one that has ended keeps
-them until they have been read.
+the core's calls for that. While its KV is on its way, a request has its blocks and stands aside. A request that has
+ended keeps its blocks until they have been read.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _make_block = api.make(api.KVCacheBlock)
 
 @dataclass
 class Arriving:
-    """A request whose KV is on its way."""
+    """A request with KV on its way."""
 
     slot: int
     tokens: int
     blocks: list[int]
-    here: int  #: so many of them were here already
+    here: int  #: how many of the blocks were here already
     wanted: bool = True  #: its request has not ended
 
 
@@ -37,18 +37,18 @@ class Transfers:
         self.connector = api.make_connector(vllm_config, kv_cache_config)
         self.core = core
         self.block_size = block_size
-        # What becomes of one whose KV does not come: it computes it by itself, or fails.
+        # If its KV does not come, a request computes it by itself, or fails.
         self.recomputes = vllm_config.kv_transfer_config.kv_load_failure_policy == "recompute"
-        self.announced: dict[str, int] = {}  #: tokens that are to be had elsewhere, of those who wait, by id
+        self.announced: dict[str, int] = {}  #: tokens that can be had elsewhere, of waiting requests, by id
         self.arriving: dict[str, Arriving] = {}
-        self.broken: dict[str, int] = {}  #: of those, so many tokens are whole and the rest never comes
-        #: tokens that were here and such that came from elsewhere, of those who have not started since
+        self.broken: dict[str, int] = {}  #: whole tokens of arriving requests; the rest never comes
+        #: tokens that were here and tokens that came from elsewhere, of requests that have not started since
         self.fetched: dict[str, tuple[int, int]] = {}
-        self.leaving: dict[str, int] = {}  #: who has ended and is being read, and its ticket
+        self.leaving: dict[str, int] = {}  #: requests that have ended and are being read, and their tickets
         self.stats = api.PrefixCacheStats() if log_stats else None
 
     def busy(self) -> bool:
-        """Whether the worker must be asked on, although nobody is served."""
+        """Whether the worker must still be asked, although no request is served."""
         return bool(self.leaving or self.arriving) or bool(self.connector.has_pending_push_work())
 
     def joins(self, request: Any) -> None:
@@ -60,15 +60,15 @@ class Transfers:
     def submitted(self, request: Any, slot: int) -> None:
         """Its KV is fetched when its turn comes, if another engine has it."""
         tokens, later = self.connector.get_num_new_matched_tokens(request, 0)
-        # Its last token is computed here, because something must be sampled. Who wants the logprobs of its prompt has
-        # no use for any of it.
+        # Its last token is computed here, because something must be sampled. A request that wants the logprobs of its
+        # prompt has no use for any of it.
         tokens = 0 if request.skip_reading_prefix_cache else min(tokens or 0, request.num_tokens - 1)
         if later and tokens > 0:
             self.core.load(slot, tokens)
             self.announced[request.request_id] = tokens
 
     def planned(self, output: Any, fresh: list[Any], slots: dict[str, int]) -> None:
-        """Tells the connector who has blocks now, and the worker what is to be done in this step."""
+        """Tells the connector which requests have blocks now, and the worker what is to be done in this step."""
         for request, block_ids, here in self.core.loads():
             request_id = request.request_id
             tokens = self.announced.pop(request_id)
@@ -91,15 +91,15 @@ class Transfers:
         self.connector.update_state_after_alloc(request, api.KVCacheBlocks((blocks,)), external)
 
     def _count(self, request: Any, asked: int, came: int, again: bool) -> None:
-        """A request that takes its blocks lacks so many tokens, of which so many are to be had elsewhere."""
+        """A request that takes its blocks lacks `asked` tokens; `came` of them can be had elsewhere."""
         if self.stats is None or not asked:
             return
         sources = self.connector.get_external_cache_hit_sources(request, came) if came else None
         self.stats.record(num_tokens=asked, num_hits=came, preempted=again, hits_by_source=sources)
 
     def starts(self, request: Any, first: int, length: int, again: bool) -> tuple[int, int]:
-        """Of a request that starts, with so many of its tokens computed: tokens that were here, and such that came from
-        elsewhere."""
+        """A request starts with `first` of its tokens computed. Returns how many of them were here, and how many came
+        from elsewhere."""
         came = self.fetched.pop(request.request_id, None)
         if came is not None:
             return came
@@ -129,7 +129,7 @@ class Transfers:
         return params
 
     def left(self, request: Any) -> None:
-        """A request ends because somebody wants it to. Its KV that is on its way comes all the same."""
+        """A request ends because its client or the engine wants it to. Its KV that is on its way comes all the same."""
         self._forget(request.request_id)
         if (a := self.arriving.get(request.request_id)) is not None:
             a.wanted = False
@@ -182,7 +182,7 @@ class Transfers:
         return failed
 
     def idle(self, output: Any) -> None:
-        """The same of a step in which nothing runs."""
+        """The same for a step in which nothing runs."""
         output.kv_connector_metadata = self.connector.build_connector_meta(output)
 
     def at_rest(self) -> bool:
