@@ -204,3 +204,15 @@ class Describer:
                 return _vllm.tenants - 1
             self.tenants[name] = place
         return place
+
+
+def ends_by_repetition(request: Any) -> bool:
+    """Whether a request's output repeats itself as its parameters forbid. Then the request has ended."""
+    params = request.sampling_params
+    if len(request._output_token_ids) < params.min_tokens:
+        return False
+    if not api.check_sequence_repetition(request._output_token_ids, params.repetition_detection):
+        return False
+    request.status = api.RequestStatus.FINISHED_REPETITION
+    request.stop_reason = "repetition_detected"
+    return True

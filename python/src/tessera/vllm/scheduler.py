@@ -14,7 +14,7 @@ from typing import Any
 
 from tessera.vllm import _api as api
 from tessera.vllm import metrics
-from tessera.vllm._core import Describer, chunk_of, make_core
+from tessera.vllm._core import Describer, chunk_of, ends_by_repetition, make_core
 from tessera.vllm.events import Events
 from tessera.vllm.inquiries import Inquiries
 from tessera.vllm.options import Options
@@ -132,7 +132,7 @@ class Scheduler(Inquiries):
                 "reason_stop": api.FinishReason.STOP,
                 "reason_length": api.FinishReason.LENGTH,
                 "reason_repetition": getattr(api.FinishReason, "REPETITION", api.FinishReason.STOP),
-                "repeats": self._repeats,
+                "repeats": ends_by_repetition,
                 "requests": self.requests,
             },
             # Async scheduling: a step is planned while the one before it runs.
@@ -570,17 +570,6 @@ class Scheduler(Inquiries):
                     error=error,
                 )
             )
-
-    @staticmethod
-    def _repeats(request: Any) -> bool:
-        params = request.sampling_params
-        if len(request._output_token_ids) < params.min_tokens:
-            return False
-        if not api.check_sequence_repetition(request._output_token_ids, params.repetition_detection):
-            return False
-        request.status = Status.FINISHED_REPETITION
-        request.stop_reason = "repetition_detected"
-        return True
 
     # -- drafts
 
