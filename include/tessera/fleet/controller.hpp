@@ -54,11 +54,11 @@ class port {
   virtual status set_role(replica_id id, control::role role) noexcept = 0;
   /// A replica serves requests of at least `from` and fewer than `to` blocks. Requires a range that is not empty.
   virtual status set_length_range(replica_id id, blocks from, blocks to) noexcept = 0;
-  /// A replica computes at most so many tokens of prompts in a step; 0: as its own budget says.
+  /// A replica computes at most `most` tokens of prompts in a step; 0: as its own budget says.
   virtual status set_prefill_budget(replica_id id, tokens most) noexcept = 0;
   /// A parameter of a replica's order.
   virtual status set_order(replica_id id, order_parameter parameter, double value) noexcept = 0;
-  /// Calls `controller::woke(alarm)` in so many seconds.
+  /// Calls `controller::woke(alarm)` in `seconds` seconds.
   virtual status wake_after(double seconds, std::uint64_t alarm) noexcept = 0;
   /// Has a plan made, beside the service; `controller::planned` says what came of it.
   virtual status plan_async(std::uint64_t plan) noexcept = 0;

@@ -49,7 +49,7 @@ enum class event_kind : std::uint8_t {
 struct assignment {
   replica_id replica = no_replica;            ///< Which.
   control::role role = control::role::mixed;  ///< What it does.
-  blocks from{};                              ///< It serves requests of at least so many blocks,
+  blocks from{};                              ///< It serves requests of at least this many blocks,
   blocks to = endless;                        ///< and of fewer than this.
   tokens prefill_budget{};                    ///< Tokens of prompts in a step; 0: its own budget.
 

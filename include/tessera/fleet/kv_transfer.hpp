@@ -28,9 +28,9 @@ struct kv_export {
   return blocks_for(length, block_size);
 }
 
-/// Whether a target that goes on with `length` known tokens can take an export of so many blocks: exactly as many as it
-/// asks for. An engine that is offered more may take the wrong blocks without a word. An engine that is offered fewer
-/// has no KV for tokens that it does not compute. Requires `block_size > 0`.
+/// Whether a target that goes on with `length` known tokens can take an export of `exported` blocks: exactly as many as
+/// it asks for. An engine that is offered more may take the wrong blocks without a word. An engine that is offered
+/// fewer has no KV for tokens that it does not compute. Requires `block_size > 0`.
 [[nodiscard]] constexpr bool takes(blocks exported, tokens length, tokens block_size) noexcept {
   return exported == blocks_at_target(length, block_size);
 }

@@ -53,7 +53,7 @@ class ledger_book {
     std::uint64_t epoch = 0;
     time_point heard{};
     load others{};
-    blocks total_room{};  // As reported: free, and what one's own held then.
+    blocks total_room{};  // As reported: free, and what this router's requests held then.
     blocks doubled{};     // What the book counts more than once, as far as the last report shows.
     blocks remain{};      // What stays there of requests that leave.
     sums here{};          // This router's requests that are there.

@@ -71,7 +71,7 @@ struct report {
   bool slo_met = true;            ///< Whether all answers keep pace (PASCAL's t_i).
 };
 
-/// The greatest count that is believed: so many can be added up without overflow.
+/// The greatest count that is believed: such counts can be added up without overflow.
 inline constexpr std::int64_t greatest_count = std::int64_t{1} << 40U;
 
 /// What a load from outside must satisfy before it is looked at. Not a protection against a replica that lies.

@@ -20,7 +20,7 @@ class stitch {
   /// What to do with a piece that has come.
   struct piece {
     tokens skip{};      ///< Its first tokens that the client has.
-    tokens take{};      ///< Then so many for the client; the rest is after the end.
+    tokens take{};      ///< How many come next for the client; the rest is after the end.
     bool hole = false;  ///< It begins after what the client has, and nothing of it is taken: something was lost.
   };
 
@@ -41,9 +41,9 @@ class stitch {
     delivered_ += p.take;
     return p;
   }
-  /// An engine says that the stream ends with so many tokens. False, and no effect, if the client has more, or another
-  /// end was said: the engines do not continue the same stream. An end before the tokens that it counts have come is
-  /// kept: `ended` when they have. Requires: not negative (asserted).
+  /// An engine says that the stream has `length` tokens. False, and no effect, if the client has more, or another end
+  /// was said: the engines do not continue the same stream. An end before the tokens that it counts have come is kept:
+  /// `ended` when they have. Requires: not negative (asserted).
   [[nodiscard]] constexpr bool end(tokens length) noexcept {
     TESSERA_ASSERT(tokens{} <= length, "a length is not negative");
     if (length < delivered_ || (has_end_ && length != end_)) return false;

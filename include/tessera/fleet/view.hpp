@@ -30,7 +30,7 @@ struct view {
   blocks capacity{};              ///< KV blocks of the replica.
   double phi = 1;                 ///< Phi_T of a prefill replica, Phi_S of any other; what waits counts as used.
   double time_phi = 1;            ///< Phi_T of any replica that joined with a budget, also of one that decodes as well.
-  blocks from{};                  ///< The replica serves requests with KV of at least so many blocks,
+  blocks from{};                  ///< The replica serves requests with KV of at least this many blocks,
   blocks to = endless;            ///< and fewer than this.
   std::size_t reasoning = 0;      ///< PASCAL's r_i; a router does not know which were demoted, and counts them.
   std::size_t fresh_answers = 0;  ///< PASCAL's a_i.

@@ -175,7 +175,8 @@ void instance::settle() {
   busy_s_ += took_s;
 }
 
-/// Where the order goes by what is cached, so many are looked at before a step, in turn: an engine has little time.
+/// Where the order goes by what is cached, at most `most` requests are looked at before a step, in turn: an engine has
+/// little time.
 void instance::look_at_prefixes() {
   constexpr std::size_t most = 128;
   if (!engine_->reads_prefixes()) return;

@@ -158,7 +158,7 @@ class cluster {
   /// and it is placed anew. To be called while the death becomes known (`failed`). Requires: it is on its way.
   void lose(request& r);
 
-  /// Steps of instance `i` that begin from now on have so many tokens for prompts (`instance_options::prefill_budget`).
+  /// Steps of instance `i` that begin from now on have `most` tokens for prompts (`instance_options::prefill_budget`).
   void bound_prompts(std::size_t i, tokens most) noexcept { instances_[i].bound_prompts(most); }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.

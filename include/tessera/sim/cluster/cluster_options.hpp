@@ -34,8 +34,8 @@ struct cluster_options {
   tokens quantum{500};         ///< An answer that is no longer is still fresh (PASCAL's a_i).
   double warmup_s = 0;         ///< From the first arrival on: requests that arrive then are not measured.
   double drain_s = 0;          ///< Before the last arrival: likewise. Not in a closed loop.
-  std::size_t in_flight = 0;   ///< Not 0: a closed loop. So many requests run at any time, and the arrivals of the rows
-                               ///< are not read: each request that ends makes the next one arrive. Later turns of
+  std::size_t in_flight = 0;   ///< Not 0: a closed loop. This many requests run at any time, and the arrivals of the
+                               ///< rows are not read: each request that ends makes the next one arrive. Later turns of
                                ///< sessions come when they are due, however many run.
   std::uint64_t seed = 1;      ///< Seed of what the run itself draws: how long messages take. The workload has its own.
   tokens max_output{};         ///< Where a server cuts answers off, and all that requests say of their length; 0: where

@@ -45,7 +45,7 @@ inline constexpr double max_replay_seconds = 1e9;
 /// The arrivals of a replay fit on its time line. @throws usage_error
 void check_span(std::span<const trace_row> rows);
 
-/// So many instances of one kind.
+/// `count` instances of one kind.
 struct machines {
   std::size_t count = 0;  ///< At least 1.
   sim::profile profile;   ///< What each of them is.

@@ -33,7 +33,7 @@ struct fault {
   double factor = 1;  ///< For `slows`: how many times as long a step takes. More than 0.
 };
 
-/// Whether a cluster of so many instances can have this fault.
+/// Whether a cluster of `instances` instances can have this fault.
 [[nodiscard]] bool valid(const fault& f, std::size_t instances) noexcept;
 
 /// Deaths of instances that fail independently of each other, from `from_s` to `to_s`. Each instance alternately runs

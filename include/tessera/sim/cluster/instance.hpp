@@ -165,11 +165,11 @@ class instance {
   void forget_prefixes() {
     if (started()) engine_->forget_prefixes();
   }
-  /// The step under way ends so much later. Requires: there is one.
+  /// The step under way ends `seconds` later. Requires: there is one.
   void delay(double seconds) noexcept { ends_s_ += seconds; }
-  /// Steps that begin from now on take so many times as long.
+  /// Steps that begin from now on take `factor` times as long.
   void slow_down(double factor) noexcept { slowness_ = factor; }
-  /// Steps that begin from now on have so many tokens for prompts, whatever `instance_options::prefill_budget` says. 0:
+  /// Steps that begin from now on have `most` tokens for prompts, whatever `instance_options::prefill_budget` says. 0:
   /// only the step's own budget binds.
   void bound_prompts(tokens most) noexcept { prefill_budget_ = most; }
 
@@ -250,7 +250,7 @@ class instance {
   blocks coming_back_{};             ///< Swapped in by the step under way, on the host until it is committed.
   blocks needed_{};                  ///< The sum of what those that are here need.
   std::size_t demoted_ = 0;          ///< Counted when a demoted request is next in a step.
-  std::size_t looked_ = 0;           ///< So many have been looked at for their prefixes.
+  std::size_t looked_ = 0;           ///< How many have been looked at for their prefixes.
   double slowness_ = 1;
   tokens prefill_budget_{};
   double last_step_s_ = 0;

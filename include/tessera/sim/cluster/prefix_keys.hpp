@@ -21,7 +21,7 @@ namespace sim {
 /// DualMap's does.
 class prefix_keys {
  public:
-  /// For a cluster of so many instances. One's share is a request at least.
+  /// For a cluster of `instances` instances. An instance's share is at least one request.
   explicit prefix_keys(std::size_t instances) noexcept
       : share_{std::max<std::size_t>(window / std::max<std::size_t>(instances, 1), 1)} {}
 

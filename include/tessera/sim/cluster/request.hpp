@@ -25,7 +25,7 @@ namespace sim {
 enum class migration_stage : std::uint8_t {
   none,
   copies,   ///< Runs on while its KV is copied.
-  stops,    ///< Copied but for the last tokens; stops when the step under way ends.
+  stops,    ///< Copied except for the last tokens; stops when the step under way ends.
   stopped,  ///< Runs nowhere; the last copy is on its way. Its blocks are where it was.
   arrived,  ///< Runs nowhere; all its KV is at the destination, and still where it was.
 };

@@ -160,7 +160,8 @@ def slots_per_request(vllm_config: Any) -> int:
 
 
 def drafts_of_batch(vllm_config: Any) -> list[int]:
-    """How many drafts of each request the runner makes in a step of so many requests; empty: always the most."""
+    """How many drafts of each request the runner makes in a step, by the number of its requests; empty: always the
+    most."""
     ranges = getattr(vllm_config.speculative_config, "num_speculative_tokens_per_batch_size", None)
     if not ranges:
         return []
@@ -179,8 +180,8 @@ def kind_of(spec: Any) -> str:
 
 
 def groups_of(vllm_config: Any, windows: list[int], in_chunks: frozenset[int] = frozenset()) -> Any:
-    """The groups of KV blocks that vLLM would make of layers which look at so many tokens; 0: at all. Those that are
-    named by `in_chunks` look at chunks of so many. As a KVCacheConfig that has more memory than any machine. Raises
+    """The groups of KV blocks that vLLM would make of layers that look at `windows` tokens; 0: at all. Those that are
+    named by `in_chunks` look at chunks of as many. As a KVCacheConfig that has more memory than any machine. Raises
     whatever vLLM does."""
     try:
         from vllm.v1.core.kv_cache_planning import get_kv_cache_groups

@@ -20,7 +20,7 @@ _many = 2**31 - 1
 
 
 def chunk_of(config: Any, requests: int, budget: int) -> int:
-    """The most tokens of one prompt in a step, where there are so many requests; 0: as many as the step takes."""
+    """The most tokens of one prompt in a step, where there are `requests` requests; 0: as many as the step takes."""
     if config.long_prefill_token_threshold <= 0 or requests <= 1:
         return 0
     if getattr(config, "long_prefill_token_threshold_adaptive", False):

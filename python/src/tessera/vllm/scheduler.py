@@ -109,7 +109,7 @@ class Scheduler(Inquiries):
         self.lost_by_reset: list[Any] = []
         self.must_reset = False
         self.capacity_bound = False
-        #: prompts are computed in one of so many steps. With parallel data the engine core counts, for all ranks.
+        #: prompts are computed in one of this many steps. With parallel data the engine core counts, for all ranks.
         self.prefill_interval = 1
         if api.interval_counts_alone and vllm_config.parallel_config.data_parallel_size == 1:
             self.prefill_interval = self.config.prefill_schedule_interval
