@@ -310,7 +310,7 @@ TESSERA_DEATH_CASE(kv_groups_close_within_a_plan, "within a plan") {
   fixture<two_groups> f{layers};
   f.object.close(f.object.open());
 }
-TESSERA_DEATH_CASE(kv_groups_fork_of_what_is_not_computed, "have KV") {
+TESSERA_DEATH_CASE(kv_groups_fork_of_what_is_not_computed, "a parent with KV") {
   fixture<two_groups> f{layers};
   (void)f.object.fork(f.object.open(), tokens{8});
 }
