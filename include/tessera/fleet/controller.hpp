@@ -68,7 +68,8 @@ class port {
  protected:
   port() = default;
   ~port() = default;
-  port(const port&) = default;
+  port(const port&) = default;  ///< Copies.
+  /// Copies.
   port& operator=(const port&) = default;
 };
 
@@ -129,7 +130,8 @@ class controller {
  protected:
   controller() = default;
   ~controller() = default;  // Not virtual: that would ask for the heap. The code that makes a controller has its type.
-  controller(const controller&) = default;
+  controller(const controller&) = default;  ///< Copies.
+  /// Copies.
   controller& operator=(const controller&) = default;
 };
 

@@ -18,11 +18,11 @@ class decided_moves {
  public:
   /// One of them.
   struct decided {
-    double due_s = 0;
-    std::size_t request = 0;
-    std::size_t from = 0;
-    std::size_t to = 0;
-    fleet::transfer how = fleet::transfer::stopped;
+    double due_s = 0;                                ///< When it may begin, in simulated seconds.
+    std::size_t request = 0;                         ///< The request's row.
+    std::size_t from = 0;                            ///< The instance that the request is on.
+    std::size_t to = 0;                              ///< The instance that it goes to.
+    fleet::transfer how = fleet::transfer::stopped;  ///< Live or stopped.
   };
 
   /// It begins when its time has come and its instance is between two steps.
