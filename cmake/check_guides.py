@@ -18,7 +18,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from check_links import without_code  # noqa: E402
+from check_links import without_code, without_comments  # noqa: E402
 
 WORDS = 2500
 CELL = 160
@@ -31,7 +31,7 @@ PERSON = re.compile(rf"\b({'|'.join(PEOPLE)})\b", re.IGNORECASE)
 
 def prose(lines):
     """The lines of a page without code, targets of links and quotes; line numbers stay."""
-    text = re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", " ", m.group(0)), "\n".join(lines), flags=re.DOTALL)
+    text = without_comments("\n".join(lines))
     text = re.sub(r"(`+)(?!`).*?\1", " ", text)
     text = re.sub(r"\]\([^)\s]*\)", "]", text)
     return re.sub(r"\"[^\"\n]*\"", " ", text).split("\n")

@@ -34,6 +34,11 @@ def without_code(text):
     return lines
 
 
+def without_comments(text):
+    """The text with HTML comments blanked, so that line numbers stay."""
+    return re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.DOTALL)
+
+
 def slug(heading, seen):
     """The anchor that GitHub gives to a heading. `seen` counts those before it on the page."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

@@ -20,7 +20,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True
-from check_links import OUTSIDE, headings, without_code  # noqa: E402
+from check_links import OUTSIDE, headings, without_code, without_comments  # noqa: E402
 
 WORDS = 900
 LINES = 25
@@ -39,7 +39,7 @@ def numbers_of(text):
 
 def units_of(text):
     """(line number, text) of each heading, paragraph, list item and table row."""
-    text = re.sub(r"<!--.*?-->", lambda m: re.sub(r"[^\n]", " ", m.group(0)), text, flags=re.DOTALL)
+    text = without_comments(text)
     unit, first = [], 0
     for number, line in enumerate([*without_code(text), ""], 1):
         begins = re.match(r"\s*([-*|#]|\d+\. )", line)

@@ -3,6 +3,7 @@
 
 #include <tessera/core/assert.hpp>
 #include <tessera/sim/report/output_file.hpp>
+#include <tessera/sim/report/tidy_csv.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -13,14 +14,6 @@ namespace reproduce {
 namespace {
 
 constexpr std::string_view with_interval = "±";
-
-/// A field of a CSV file, in quotes if it has to be.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string{c};
-  return quoted + '"';
-}
 
 }  // namespace
 
@@ -35,7 +28,7 @@ void results::table(std::string_view name, const std::vector<std::string>& colum
   for (const row& r : rows) {
     TESSERA_ASSERT(r.size() == columns.size(), "a row has a cell for each column");
     for (std::size_t i = 0; i != columns.size(); ++i) {
-      text += (i == 0 ? "" : ",") + field(r[i].value());
+      text += (i == 0 ? "" : ",") + sim::csv_text(r[i].value());
       if (columns[i].ends_with(with_interval)) {
         text += "," + r[i].half();
       } else {
