@@ -29,16 +29,23 @@ class choices {
   /// Those that a request may still be given: room for all replicas.
   [[nodiscard]] replica_id* left() noexcept { return left_; }
 
-  /// The best of `open` for which `may(view)` is true, at most `most`. `show(n)` makes the candidates of the first
-  /// `n` that are left.
-  template <class Policy, class May, class Show>
-  [[nodiscard]] std::span<const replica_id> choose(const view* views, std::span<const replica_id> open, Policy& policy,
-                                                   std::size_t most, May& may, Show show) noexcept {
+  /// Keeps those of `open` for which `may(view)` is true, in `left`. Returns how many.
+  template <class May>
+  [[nodiscard]] std::size_t keep(const view* views, std::span<const replica_id> open, May& may) noexcept {
     std::size_t n = 0;
     for (const replica_id id : open) {
       left_[n] = id;
       n += may(views[id]) ? 1U : 0U;
     }
+    return n;
+  }
+
+  /// The best of `open` for which `may(view)` is true, at most `most`. `show(n)` makes the candidates of the first
+  /// `n` that are left.
+  template <class Policy, class May, class Show>
+  [[nodiscard]] std::span<const replica_id> choose(const view* views, std::span<const replica_id> open, Policy& policy,
+                                                   std::size_t most, May& may, Show show) noexcept {
+    std::size_t n = keep(views, open, may);
     ranked_.clear();
     if (most == 0) return {};
     // Further most in the same pass, where the policy can say them.

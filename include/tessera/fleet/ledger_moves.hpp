@@ -138,13 +138,8 @@ class ledger_moves : protected ledger_book<Clock> {
   /// of `where_to` or of `rank`. O(replicas).
   template <class May>
   [[nodiscard]] candidates<> among(May may) noexcept {
-    replica_id* const left = choices_.left();
-    std::size_t n = 0;
-    for (const replica_id id : open_) {
-      left[n] = id;
-      n += may(views_[id]) ? 1U : 0U;
-    }
-    return {views_, left, n};
+    const std::size_t n = choices_.keep(views_, {open_.data(), open_.size()}, may);
+    return {views_, choices_.left(), n};
   }
   /// Brings into the views what each replica has of a prompt, for policies that read that. Until the next call.
   /// O(replicas).

@@ -60,7 +60,8 @@ inline constexpr std::array<std::string_view, 2> enum_names<transfer>{"stopped",
 template <>
 inline constexpr std::array<std::string_view, 2> enum_names<phase>{"reasoning", "answering"};
 template <>
-inline constexpr std::array<std::string_view, 3> enum_names<control::role>{"prefill", "decode", "mixed"};
+inline constexpr std::array<std::string_view, 3> enum_names<control::role>{
+    to_string(control::role::prefill), to_string(control::role::decode), to_string(control::role::mixed)};
 template <>
 inline constexpr std::array<std::string_view, 3> enum_names<order_parameter>{"threshold_s", "quantum", "pace"};
 
