@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,10 +19,27 @@
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
+fleet::request_view request_view_of(const request& r) {
+  const bool is_new = r.state().length == tokens{};
+  fleet::request_view v{.id = r.index,
+                        .prompt = r.prompt,
+                        .generated = r.generated(),
+                        .limit = r.max_output,
+                        .session = static_cast<std::uint64_t>(r.session + 1),
+                        .tenant = r.tenant,
+                        .is = is_new ? r.starts_in : r.state().phase,
+                        .calls_tools = r.kept_s > 0};
+  if (r.score >= 0 && r.score < 1e9F) v.expected = tokens{std::llround(r.score)};
+  if (is_live(r.state().life)) v.where = static_cast<fleet::replica_id>(r.where);
+  if (r.migration.stage != migration_stage::none) v.moves_to = static_cast<fleet::replica_id>(r.migration.to);
+  return v;
+}
+
 /// The port of a controller that sees every instance as it is. Its actions are carried out at once.
 class controlled::all_seeing final : public fleet::port {
  public:
-  all_seeing(cluster& c, seated_controller by) : by_{std::move(by)}, reads_{by_.decides->reads()}, c_{&c} {
+  all_seeing(cluster& c, seated_controller by)
+      : by_{std::move(by)}, reads_{by_.decides->reads()}, c_{&c}, has_first_(c.requests().size()) {
     by_.decides->started(*this);
     for (std::size_t i = 0; i != c.size(); ++i) joined(c, i);
   }
@@ -35,30 +53,28 @@ class controlled::all_seeing final : public fleet::port {
     fleet::controller& by = decides(c);
     moves_.begin(
         c, i, [](std::size_t) { return true; },
-        [&](const decided_moves::decided& m) { by.move_failed(request_view_of(c, c.requests()[m.request]), *this); });
+        [&](const decided_moves::decided& m) { by.move_failed(request_view_of(c.requests()[m.request]), *this); });
     by.reported(c.views()[i], *this);
   }
   [[nodiscard]] std::size_t place(cluster& c, const request& r) {
     placed_.reset();
-    if (has_first_.size() <= r.index) has_first_.resize(c.requests().size());
     has_first_[r.index] = false;
-    decides(c).arrived(request_view_of(c, r), *this);
+    decides(c).arrived(request_view_of(r), *this);
     TESSERA_ASSERT(placed_.has_value(), "a request is placed at once");
     if (c.asks(r)) c.because(by_.places_by, compare_views(c.candidates(r), reads_.phases, reads_.prefixes));
     return *placed_;
   }
   void first_token(cluster& c, const request& r) {
-    if (has_first_.size() <= r.index) has_first_.resize(c.requests().size());
-    if (!has_first_[r.index]) decides(c).first_token(request_view_of(c, r), *this);
+    if (!has_first_[r.index]) decides(c).first_token(request_view_of(r), *this);
     has_first_[r.index] = true;
   }
   void answers(cluster& c, request& r) {
     first_token(c, r);
-    decides(c).reasoning_ended(request_view_of(c, r), *this);
+    decides(c).reasoning_ended(request_view_of(r), *this);
     if (r.migration.stage != migration_stage::none) return;
     looked_.reset();
     asked_about_ = r.index;
-    by_.decides->may_move(request_view_of(c, r), fleet::move_reason::answers, *this);
+    by_.decides->may_move(request_view_of(r), fleet::move_reason::answers, *this);
     asked_about_ = fleet::no_request;
     if (looked_ && c.asks(r) && r.migration.stage == migration_stage::none) {
       c.tell(r, happening::stays, r.where, why(), compare_views(c.candidates(r), reads_.phases));
@@ -66,7 +82,7 @@ class controlled::all_seeing final : public fleet::port {
   }
   /// Tells the controller about a request by one of its members.
   void tell(cluster& c, const request& r, void (fleet::controller::*what)(const fleet::request_view&, fleet::port&)) {
-    (decides(c).*what)(request_view_of(c, r), *this);
+    (decides(c).*what)(request_view_of(r), *this);
   }
   void woke(cluster& c, std::uint64_t alarm) { decides(c).woke(alarm, *this); }
 
@@ -153,9 +169,9 @@ class controlled::all_seeing final : public fleet::port {
 
   seated_controller by_;
   fleet::reading reads_;
-  cluster* c_;  // During a call.
+  cluster* c_;                   // During a call.
+  std::vector<bool> has_first_;  // By request: a token since it was placed.
   std::vector<fleet::replica_id> ids_{};
-  std::vector<bool> has_first_{};
   std::optional<std::size_t> placed_{};
   std::optional<std::pair<blocks, blocks>> looked_{};  // At where the request at hand could go: grows, moves.
   fleet::request_id asked_about_ = fleet::no_request;

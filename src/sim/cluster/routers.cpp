@@ -4,7 +4,6 @@
 #include <tessera/sim/cluster/routers.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -15,23 +14,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
-
-fleet::request_view request_view_of(const cluster& c, const request& r) {
-  const bool is_new = r.state().length == tokens{};
-  fleet::request_view v{.id = r.index,
-                        .prompt = r.prompt,
-                        .generated = r.generated(),
-                        .limit = r.max_output,
-                        .session = static_cast<std::uint64_t>(r.session + 1),
-                        .tenant = r.tenant,
-                        .is = is_new ? r.starts_in : r.state().phase,
-                        .calls_tools = r.kept_s > 0};
-  if (r.score >= 0 && r.score < 1e9F) v.expected = tokens{std::llround(r.score)};
-  if (is_live(r.state().life)) v.where = static_cast<fleet::replica_id>(r.where);
-  if (r.migration.stage != migration_stage::none) v.moves_to = static_cast<fleet::replica_id>(r.migration.to);
-  static_cast<void>(c);
-  return v;
-}
 
 routers::router::router(seated_controller what, const fleet::runtime_limits& l, const fleet::runtime_settings& s)
     : by{std::move(what)},
@@ -100,14 +82,19 @@ fleet::replica_id routers::tell(cluster& c, std::size_t k, const fleet::event& e
   return placed;
 }
 
-fleet::replica_id routers::tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count) {
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.what = what;
-  e.replica = at(i);
+void routers::tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count) {
+  fleet::event e = event_on(c, what, i);
   e.request = r.index;
   e.count = count;
-  return tell(c, of(r), e);
+  tell(c, of(r), e);
+}
+
+void routers::tell_all(cluster& c, const fleet::event& e) {
+  for (std::size_t k = 0; k != how_.routers; ++k) tell(c, k, e);
+}
+
+fleet::event routers::event_on(const cluster& c, fleet::event_kind what, std::size_t i) {
+  return {.at_s = c.now_s(), .what = what, .replica = at(i)};
 }
 
 std::vector<instance_view> routers::shown_to(const cluster& c, const request& r) const {
@@ -132,18 +119,15 @@ std::size_t routers::place(cluster& c, const request& r) {
   if (reads.prefixes) c.look_at_prefixes(r);
   std::vector<instance_view> seen;
   if (c.asks(r)) seen = shown_to(c, r);
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.request = r.index;
-  e.what = fleet::event_kind::offers;
+  fleet::event e{.at_s = c.now_s(), .what = fleet::event_kind::offers, .request = r.index};
   for (std::size_t i = 0; i != c.size(); ++i) {
     e.replica = at(i);
     e.count = reads.prefixes ? c.views()[i].cached_tokens : tokens{};
     e.excluded = c.in_service(i) && !c.takes(i, r);
-    if (e.excluded || e.count != tokens{}) static_cast<void>(tell(c, of(r), e));
+    if (e.excluded || e.count != tokens{}) tell(c, of(r), e);
   }
   e = {.at_s = c.now_s(), .what = fleet::event_kind::arrived, .request = r.index};
-  e.asks = request_view_of(c, r);
+  e.asks = request_view_of(r);
   if (reads.prefixes) e.asks.prefix_key = c.views().front().prefix_key;
   before_[r.index] = r.generated();
   const fleet::replica_id to = tell(c, of(r), e);
@@ -154,10 +138,7 @@ std::size_t routers::place(cluster& c, const request& r) {
 
 void routers::alarm(cluster& c, std::uint64_t what) {
   if (what < c.size()) return report(c, static_cast<std::size_t>(what));
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.what = fleet::event_kind::clock;
-  static_cast<void>(tell(c, static_cast<std::size_t>(what) - c.size(), e));
+  tell(c, static_cast<std::size_t>(what) - c.size(), {.at_s = c.now_s(), .what = fleet::event_kind::clock});
 }
 
 void routers::report(cluster& c, std::size_t i) {
@@ -165,10 +146,7 @@ void routers::report(cluster& c, std::size_t i) {
   if (!c.up(i) || !c.in_service(i)) return;
   const auto& one = c.at(i);
   const tokens quantum = c.options().quantum;
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.what = fleet::event_kind::reported;
-  e.replica = at(i);
+  fleet::event e = event_on(c, fleet::event_kind::reported, i);
   fleet::report& said = e.said;
   said.incarnation = lives_[i];
   said.epoch = ++epochs_[i];
@@ -201,7 +179,7 @@ void routers::report(cluster& c, std::size_t i) {
   if (all_.front()->decides.reads().phases) said.slo_met = one.slo_met(c.now_s());
   for (std::size_t k = 0; k != how_.routers; ++k) {
     said.own = own_[k];
-    static_cast<void>(tell(c, k, e));
+    tell(c, k, e);
   }
 }
 
@@ -213,53 +191,43 @@ void routers::step_ended(cluster& c, std::size_t i) {
 void routers::begin_moves(cluster& c, std::size_t i, fleet::request_id only) {
   moves_.begin(
       c, i, [only](std::size_t r) { return only == fleet::no_request || r == only; },
-      [&](const decided_moves::decided& m) {
-        static_cast<void>(tell(c, c.requests()[m.request], fleet::event_kind::move_failed, m.to));
-      });
+      [&](const decided_moves::decided& m) { tell(c, c.requests()[m.request], fleet::event_kind::move_failed, m.to); });
 }
 
 void routers::answers(cluster& c, request& r) {
   hear(c, r, r.where);
-  static_cast<void>(tell(c, r, fleet::event_kind::reasoning_ended, r.where));
+  tell(c, r, fleet::event_kind::reasoning_ended, r.where);
   begin_moves(c, r.where, r.index);
 }
 
-void routers::moved(cluster& c, const request& r) { static_cast<void>(tell(c, r, fleet::event_kind::moved, r.where)); }
+void routers::moved(cluster& c, const request& r) { tell(c, r, fleet::event_kind::moved, r.where); }
 
 void routers::move_failed(cluster& c, const request& r) {
   const fleet::request_view* const v = all_[of(r)]->decides.find(r.index);
   if (v == nullptr || v->moves_to == fleet::no_replica) return;
-  static_cast<void>(tell(c, r, fleet::event_kind::move_failed, v->moves_to));
+  tell(c, r, fleet::event_kind::move_failed, v->moves_to);
 }
 
-void routers::finished(cluster& c, const request& r) {
-  static_cast<void>(tell(c, r, fleet::event_kind::ended, r.where));
-}
+void routers::finished(cluster& c, const request& r) { tell(c, r, fleet::event_kind::ended, r.where); }
 
 void routers::failed(cluster& c, std::size_t i) {
   moves_.forget(i);
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.what = fleet::event_kind::failed;
-  e.replica = at(i);
+  fleet::event e = event_on(c, fleet::event_kind::failed, i);
   e.number = lives_[i];
-  for (std::size_t k = 0; k != how_.routers; ++k) static_cast<void>(tell(c, k, e));
+  tell_all(c, e);
 }
 
 void routers::returned(cluster& c, std::size_t i) {
   ++lives_[i];
   epochs_[i] = 0;
   const bool by_time = how_.prefill.budget.flops() > 0;
-  fleet::event e;
-  e.at_s = c.now_s();
-  e.what = fleet::event_kind::joined;
-  e.replica = at(i);
+  fleet::event e = event_on(c, fleet::event_kind::joined, i);
   e.number = lives_[i];
   e.joins = {.capacity = c.capacity(i),
              .role = by_time ? control::role::prefill : control::role::mixed,
              .prefill = how_.prefill,
              .can = {.roles = false, .orders = false}};
-  for (std::size_t k = 0; k != how_.routers; ++k) static_cast<void>(tell(c, k, e));
+  tell_all(c, e);
 }
 
 std::size_t routers::in_books() const noexcept {
@@ -269,10 +237,10 @@ std::size_t routers::in_books() const noexcept {
 }
 
 void routers::hear(cluster& c, const request& r, std::size_t i) {
-  static_cast<void>(tell(c, r, fleet::event_kind::progressed, i, r.generated()));
+  tell(c, r, fleet::event_kind::progressed, i, r.generated());
   if (r.generated() - before_[r.index] != tokens{1}) return;
   const tokens cached = c.options().instance.limits.block_size * static_cast<std::int64_t>(r.state().shared_blocks);
-  static_cast<void>(tell(c, r, fleet::event_kind::cache_hit, i, cached));
+  tell(c, r, fleet::event_kind::cache_hit, i, cached);
 }
 
 }  // namespace sim

@@ -30,7 +30,7 @@ struct seated_controller {
 using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
 
 /// A request as its router knows it.
-[[nodiscard]] fleet::request_view request_view_of(const cluster& c, const request& r);
+[[nodiscard]] fleet::request_view request_view_of(const request& r);
 
 /// A cluster under a `fleet::controller`: the same object that `fleet::runtime` runs in front of engines.
 ///

@@ -69,7 +69,10 @@ class routers {
   /// Tells a router, and returns the replica that it places a request on, if it does.
   fleet::replica_id tell(cluster& c, std::size_t k, const fleet::event& e);
   /// Tells the router of a request what has come of it on instance `i`.
-  fleet::replica_id tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count = {});
+  void tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count = {});
+  void tell_all(cluster& c, const fleet::event& e);
+  /// What happens now on instance `i`.
+  [[nodiscard]] static fleet::event event_on(const cluster& c, fleet::event_kind what, std::size_t i);
   void hear(cluster& c, const request& r, std::size_t i);
   void report(cluster& c, std::size_t i);
   /// Begins the moves from instance `i` that are due. @param only of this request; no_request: of all.
