@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a client sees of a request that goes on at another engine: the longest gap between two of its tokens. The
-request moves with its KV (fork), with and without a catch-up. Or its engine fails it, and the other computes it anew. Or it
-stays. Further, when what happened in a move.
+request moves with its KV (fork), with and without a catch-up. Or its engine fails it, and the other computes it anew.
+Or it stays. Further, when what happened in a move.
 
 python python/tests/fleet/gap.py [--length 1500] [--times 12]
 python python/tests/fleet/gap.py --paper [--length 1500]
@@ -164,7 +164,8 @@ async def on_paper(o: argparse.Namespace) -> None:
                 v = sorted(x["then"] for x in moves)
                 print(
                     f"{'with' if ray else 'without'} Ray, transfer {1000 * transfer:4.1f} ms, "
-                    f"{'catch-up' if catches_up else 'no catch-up'}: mean {statistics.mean(v):.1f} ms ({v[0]:.1f} to {v[-1]:.1f}); "
+                    f"{'catch-up' if catches_up else 'no catch-up'}: "
+                    f"mean {statistics.mean(v):.1f} ms ({v[0]:.1f} to {v[-1]:.1f}); "
                     f"the gap ends after {statistics.mean(x['gap to'] for x in moves):.0f} ms"
                 )
 

@@ -222,7 +222,7 @@ async def test_an_engine_that_ends_a_request_with_an_error_is_one_try(finish: st
 
 
 @virtual
-async def test_patience_may_be_long() -> None:
+async def test_many_tries_are_allowed() -> None:
     class Refuses:
         async def stream(self, call: Call) -> Any:
             raise Refused("full")

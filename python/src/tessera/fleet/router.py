@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera import _fleet
+from tessera.fleet import _former
 from tessera.fleet.replica import Refused, Replica, Timeouts
 from tessera.fleet.session import Session, wake, within
 from tessera.fleet.values import Load
@@ -99,15 +100,16 @@ class Router:
     ) -> None:
         if not epoch >= 0:
             raise ValueError(f"epoch is seconds between two decisions about roles, or 0 for none, not {epoch}")
+        former = _former.take_parameters(settings)
         self.name = name or uuid.uuid4().hex
-        self.timeouts = timeouts or Timeouts()
+        self.timeouts = former.get("timeouts", timeouts) or Timeouts()
         self.block_size: int = settings.get("block_size", 16)
         self.book = _fleet.Ledger(policy, **settings)
         self.prefixes: _fleet.PrefixIndex | None = None
         if policy in _read_prefixes:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
         #: A replica that was silent while it had requests gets no new ones for so long.
-        self.avoid_for = avoid_for
+        self.avoid_for: float = former.get("avoid_for", avoid_for)
         #: Requests that moved, requests that did not after all, and requests that an engine failed.
         self.moved = self.stayed = self.failed = 0
         self.epoch = epoch

@@ -6,10 +6,10 @@ are three more:
 
 - the export, a request of one token more that asks the source for the KV of what the client has;
 - the target, which goes on with it;
-- the catch-up, because the source has said more meanwhile: a second request at the target, for what the client has by then.
+- the catch-up, because the source has gone on: a second request at the target, for what the client has by then.
   It shares the KV of the first one and computes the rest at once instead of token by token.
 
-The source streams on until the first token of the target, or of the catch-up; if the move fails anywhere, the source has
+The source streams on until the first token of the target, or of the catch-up. If the move fails, the source has
 never stopped. Every piece says its position, so the client gets each token once, whichever leg sends it.
 """
 
