@@ -19,11 +19,12 @@ docs/fleet_reference.md says what is exact, what is stale and what clients see o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tessera import _fleet
 from tessera._fleet import Ledger, PrefixIndex, Retries, Stitch, takes
-from tessera.fleet.replica import AtFault, Call, Died, Failure, Patience, Piece, Refused, Unreachable
+from tessera.fleet import _former
+from tessera.fleet.replica import AtFault, Call, Died, Failure, Piece, Refused, Timeouts, Unreachable
 from tessera.fleet.router import Report, Router
 from tessera.fleet.session import Session
 from tessera.fleet.values import Load
@@ -36,7 +37,6 @@ __all__ = [
     "Failure",
     "Ledger",
     "Load",
-    "Patience",
     "Piece",
     "PrefixIndex",
     "Refused",
@@ -45,6 +45,7 @@ __all__ = [
     "Router",
     "Session",
     "Stitch",
+    "Timeouts",
     "Unreachable",
     "moves",
     "plan_export",
@@ -74,3 +75,7 @@ class Export(NamedTuple):
 def plan_export(length: int, block_size: int) -> Export:
     """What to ask the source of a move for, for a request with `length` tokens. ValueError if there is nothing."""
     return Export(*_fleet.plan_export(length, block_size))
+
+
+def __getattr__(name: str) -> Any:
+    return globals()[_former.find_name(__name__, name)]
