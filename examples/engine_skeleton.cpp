@@ -192,7 +192,7 @@ class engine {
       if (!open_ && cancel_rest_.load()) {
         for (auto& [id, j] : live_) cancel(*j);
       }
-      sweep();
+      reclaim();
       if (!scheduler_.idle()) step();
     }
   }
@@ -239,12 +239,12 @@ class engine {
       if (outcomes_[i].finished) leaving_.push_back(j.id);
     }
     scheduler_.commit(plan, outcomes_, now());
-    sweep();
+    reclaim();
     const std::lock_guard lock{counters_mutex_};
     counters_ = scheduler_.counters();
   }
   /// Lets go of the requests that have left. With several plans in flight, that is at the last plan that has them.
-  void sweep() {
+  void reclaim() {
     std::erase_if(leaving_, [&](std::uint64_t id) {
       const auto found = live_.find(id);
       if (found == live_.end()) return true;  // it was on the list twice

@@ -94,7 +94,7 @@ void balance(results& out, const options& o) {
     for (const auto refine : {sim::refinement::quality, sim::refinement::none}) {
       std::vector<point> points;
       for (const auto& [name, how] :
-           {std::pair{"round-robin", sim::stage_balance::in_turn},
+           {std::pair{"round-robin", sim::stage_balance::round_robin},
             std::pair{"hand-over only", sim::stage_balance::hand_over}, std::pair{"full", sim::stage_balance::full}}) {
         contestant in_stages = cascade(name, sim::layout::exact, [stages, how, refine](sim::cascade::config& c) {
           c.stages = stages;

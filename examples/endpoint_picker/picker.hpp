@@ -51,7 +51,7 @@ struct picker_settings {
 };
 
 /// What is asked of the picker.
-struct wish {
+struct pick_request {
   std::string_view model{};                          ///< Empty: any.
   std::uint64_t text_bytes = 0;                      ///< Bytes of the prompt's text.
   std::uint64_t token_ids = 0;                       ///< Token ids of the prompt.
@@ -67,7 +67,7 @@ struct ticket {
   tessera::fleet::replica_id where = tessera::fleet::no_replica;
 };
 
-/// What became of a wish.
+/// The answer to a pick request.
 struct decision {
   enum class kind : std::uint8_t { chosen, none_ready, shed, full, too_long };
   kind what = kind::none_ready;
@@ -163,7 +163,7 @@ class picker {
   // -- requests ------------------------------------------------------------------------------------------------------
 
   /// Where a request goes; it is in the book from now on if it goes anywhere. O(endpoints).
-  [[nodiscard]] decision pick(const wish& w, time_point now) {
+  [[nodiscard]] decision pick(const pick_request& w, time_point now) {
     const std::lock_guard lock{mutex_};
     decision d;
     const tessera::tokens prompt = prompt_of(w);
@@ -219,7 +219,7 @@ class picker {
     return d;
   }
   /// A gateway has tried others than the first, and this one has answered: the request is there.
-  void served(ticket& t, std::string_view where, const wish& w, time_point now) {
+  void served(ticket& t, std::string_view where, const pick_request& w, time_point now) {
     const std::lock_guard lock{mutex_};
     const auto at = by_address_.find(std::string{where});
     if (at == by_address_.end() || at->second == t.where) return;
@@ -336,11 +336,11 @@ class picker {
     std::uint64_t restarts = 0;
   };
 
-  [[nodiscard]] tessera::tokens prompt_of(const wish& w) const noexcept {
+  [[nodiscard]] tessera::tokens prompt_of(const pick_request& w) const noexcept {
     const double n = static_cast<double>(w.token_ids) + static_cast<double>(w.text_bytes) / bytes_per_token_;
     return tessera::tokens{static_cast<std::int64_t>(std::min(n, 1e15))};
   }
-  [[nodiscard]] tessera::fleet::arrival arrival_of(const wish& w) const noexcept {
+  [[nodiscard]] tessera::fleet::arrival arrival_of(const pick_request& w) const noexcept {
     const bool reasons = w.reasons.value_or(settings_.reasons);
     return {.prompt = prompt_of(w), .starts_in = reasons ? tessera::phase::reasoning : tessera::phase::answering};
   }

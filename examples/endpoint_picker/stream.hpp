@@ -282,7 +282,7 @@ class stream {
     sends_ = part::request_headers;
     at_ = at::waiting;
   }
-  [[nodiscard]] wish asks() const noexcept {
+  [[nodiscard]] pick_request asks() const noexcept {
     return {.model = asked_.model,
             .text_bytes = asked_.text_bytes,
             .token_ids = asked_.token_ids,

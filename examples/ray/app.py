@@ -47,7 +47,7 @@ class Front:
             o["policy"],
             block_size=o["block_size"],
             tight=o["tight"],
-            patience=fleet.Patience(token=o["hang"], first=o["first"]),
+            timeouts=fleet.Timeouts(token=o["hang"], first=o["first"]),
             **o["settings"],
         )
         openai_api.backend = openai_api.Backend(

@@ -55,8 +55,8 @@
 #include <tessera/fleet/request_view.hpp>
 #include <tessera/fleet/reservations.hpp>
 #include <tessera/fleet/retry.hpp>
+#include <tessera/fleet/router_share.hpp>
 #include <tessera/fleet/runtime.hpp>
-#include <tessera/fleet/share.hpp>
 #include <tessera/fleet/stitch.hpp>
 #include <tessera/fleet/view.hpp>
 #include <tessera/gate/adapter_slots.hpp>
@@ -67,7 +67,7 @@
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/groups.hpp>
 #include <tessera/gate/in_time.hpp>
-#include <tessera/gate/overtakings.hpp>
+#include <tessera/gate/skip_limit.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/gate/tenants.hpp>
 #include <tessera/headroom/calibration.hpp>
@@ -174,9 +174,9 @@
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
-#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/least_prefill_backlog.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_to_headroom.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>

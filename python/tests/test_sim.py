@@ -223,12 +223,12 @@ def test_a_parameter_behind_the_name() -> None:
 def test_a_placement_of_ones_own() -> None:
     seen: list[int] = []
 
-    def in_turn(views: list[sim.InstanceView]) -> int:
+    def round_robin(views: list[sim.InstanceView]) -> int:
         assert [v.id for v in views] == [0, 1, 2] and all(v.free_blocks > 0 for v in views)
         seen.append(sum(v.requests for v in views))
         return len(seen) % 3
 
-    mine = sim.replay("fcfs", load, instances=3, placement=in_turn)
+    mine = sim.replay("fcfs", load, instances=3, placement=round_robin)
     assert len(seen) == 300 and max(seen) > 0
     assert np.bincount(mine.requests["instance"]).tolist() == [100, 100, 100]
     named = sim.replay("fcfs", load, instances=3, placement="in-turn")
@@ -237,7 +237,7 @@ def test_a_placement_of_ones_own() -> None:
     assert set(one.requests["instance"]) == {1}
     assert one.summary["ttft"]["mean"] > mine.summary["ttft"]["mean"]
     # With scores of one's own as well.
-    both = sim.replay("pars", load, instances=3, order=lambda r: 0.0, placement=in_turn)
+    both = sim.replay("pars", load, instances=3, order=lambda r: 0.0, placement=round_robin)
     assert both.summary["completed"] == 300
 
 

@@ -6,7 +6,7 @@
 struct request : tessera::request_hook {};
 
 struct my_gate {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
   static constexpr bool counts = true;
   void begin() noexcept {}
   void starts(const request&) noexcept {}

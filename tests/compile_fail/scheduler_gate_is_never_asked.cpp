@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: tessera: the gate has .ask., but neither passes nor screens
+// expect: tessera: the gate has .ask., but neither backfills nor screens
 
 #include <tessera/compose/fcfs.hpp>
 
 struct request : tessera::request_hook {};
 
 struct my_gate {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
 #ifdef EXPECT_OK
   static constexpr bool screens = true;
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: tessera: a gate that passes or screens needs .passage ask
+// expect: tessera: a gate that backfills or screens needs .passage ask
 
 #include <tessera/compose/fcfs.hpp>
 
 struct request : tessera::request_hook {};
 
 struct my_gate {
-  static constexpr bool passes = true;
+  static constexpr bool backfills = true;
   std::size_t most_skipped = 1;
 #ifdef EXPECT_OK
   tessera::passage ask(const request&, const tessera::gate_view<request>&) const noexcept {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// expect: tessera: a gate that passes or screens needs .*as .adapter., .tenant. or .forks_due.
+// expect: tessera: a gate that backfills or screens needs .*as .adapter., .tenant. or .forks_due.
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/gate/fair_tenants.hpp>

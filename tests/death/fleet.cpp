@@ -3,8 +3,8 @@
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/router_share.hpp>
 #include <tessera/fleet/runtime.hpp>
-#include <tessera/fleet/share.hpp>
 #include <tessera/fleet/stitch.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/least_load.hpp>
@@ -95,7 +95,7 @@ TESSERA_DEATH_CASE(fleet_stitch_beyond_all_positions, "a position has 64 bits") 
   static_cast<void>(s.on(2_tok, tokens{std::numeric_limits<std::int64_t>::max()}));
 }
 TESSERA_DEATH_CASE(fleet_share_of_nobody, "it is one of the routers") {
-  static_cast<void>(fleet::share{.router = 0, .routers = 0}(fleet::view{}));
+  static_cast<void>(fleet::router_share{.router = 0, .routers = 0}(fleet::view{}));
 }
 TESSERA_DEATH_CASE(fleet_stitch_ends_before_the_beginning, "a length is not negative") {
   fleet::stitch s;

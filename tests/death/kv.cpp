@@ -158,11 +158,11 @@ TESSERA_DEATH_CASE(kv_cache_undo_release_out_of_order, "out of order") {
 
 TESSERA_DEATH_CASE(kv_cache_wish_for_a_block_not_in_use, "not in use") {
   fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
-  c.object.wish(std::array{block_id{1}}, 2U);
+  c.object.retain(std::array{block_id{1}}, 2U);
 }
 TESSERA_DEATH_CASE(kv_cache_on_the_account_of_no_session, "not a session") {
   fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};
-  c.object.wish(allocated<1>(c.object), 4U);
+  c.object.retain(allocated<1>(c.object), 4U);
 }
 TESSERA_DEATH_CASE(kv_by_session_undo_release_out_of_order, "out of order") {
   fixture<tessera::kv::basic_prefix_cache<tessera::kv::by_session<4>>> c{{.blocks = 4}};

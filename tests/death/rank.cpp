@@ -7,7 +7,7 @@
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
 #include <tessera/rank/mlp.hpp>
-#include <tessera/rank/prompt_classes.hpp>
+#include <tessera/rank/prompt_clusters.hpp>
 #include <tessera/rank/scorer.hpp>
 #include <tessera/rank/train_mlp.hpp>
 
@@ -90,17 +90,17 @@ TESSERA_DEATH_CASE(rank_calibrator_of_negative_lengths, "a length is not negativ
   auto storage = tessera::storage_for<length_calibrator>({.window = 1, .groups = 1});
   length_calibrator{storage}.observe(1, tessera::tokens{-1});
 }
-TESSERA_DEATH_CASE(rank_prompt_classes_without_window, "a window of 1 to 2^31 - 1 pairs") {
-  auto storage = tessera::storage_for<prompt_classes>({.window = 0, .groups = 1});
-  prompt_classes{storage}.fit();
+TESSERA_DEATH_CASE(rank_prompt_clusters_without_window, "a window of 1 to 2^31 - 1 pairs") {
+  auto storage = tessera::storage_for<prompt_clusters>({.window = 0, .groups = 1});
+  prompt_clusters{storage}.fit();
 }
-TESSERA_DEATH_CASE(rank_prompt_classes_without_groups, "1 to 1024 groups") {
-  auto storage = tessera::storage_for<prompt_classes>({.window = 1, .groups = 0});
-  prompt_classes{storage}.fit();
+TESSERA_DEATH_CASE(rank_prompt_clusters_without_groups, "1 to 1024 groups") {
+  auto storage = tessera::storage_for<prompt_clusters>({.window = 1, .groups = 0});
+  prompt_clusters{storage}.fit();
 }
-TESSERA_DEATH_CASE(rank_prompt_classes_of_negative_lengths, "a length is not negative") {
-  auto storage = tessera::storage_for<prompt_classes>({.window = 1, .groups = 1});
-  prompt_classes{storage}.observe(tessera::tokens{1}, tessera::tokens{-1});
+TESSERA_DEATH_CASE(rank_prompt_clusters_of_negative_lengths, "a length is not negative") {
+  auto storage = tessera::storage_for<prompt_clusters>({.window = 1, .groups = 1});
+  prompt_clusters{storage}.observe(tessera::tokens{1}, tessera::tokens{-1});
 }
 TESSERA_DEATH_CASE(rank_distribution_without_window, "a window of 1 to 2^31 - 1 pairs") {
   auto storage = tessera::storage_for<length_distribution>({.window = 0, .groups = 1});

@@ -39,7 +39,7 @@ using engine_of = tessera_test::step_engine<
 /// Every request that fits may pass, however long it stays: the promise does not rest on which requests the gate lets
 /// in.
 struct whoever_fits {
-  static constexpr bool passes = true;
+  static constexpr bool backfills = true;
   std::size_t most_skipped = 8;
   template <schedulable R>
   [[nodiscard]] passage ask(const R& /*candidate*/, const gate_view<R>& view) const noexcept {
@@ -105,13 +105,13 @@ scenario make(unsigned seed) {
 
 /// What happened, over all seeds.
 struct tally {
-  std::size_t guests = 0;           ///< Requests that passed.
-  std::size_t blocked = 0;          ///< Requests that were first in the queue, blocked, and compared at their start.
-  std::size_t blocked_steps = 0;    ///< Steps in which a request was, and others could have passed.
-  std::size_t evicted_guests = 0;   ///< Requests that had passed, and were evicted.
-  std::size_t evicted_others = 0;   ///< Other requests that lost their blocks meanwhile.
-  std::int64_t tokens_in_line = 0;  ///< Computed in those steps if no request may pass,
-  std::int64_t tokens_passing = 0;  ///< or if some may.
+  std::size_t backfilled = 0;          ///< Requests that passed.
+  std::size_t blocked = 0;             ///< Requests that were first in the queue, blocked, and compared at their start.
+  std::size_t blocked_steps = 0;       ///< Steps in which a request was, and others could have passed.
+  std::size_t evicted_backfilled = 0;  ///< Requests that had passed, and were evicted.
+  std::size_t evicted_others = 0;      ///< Other requests that lost their blocks meanwhile.
+  std::int64_t tokens_in_line = 0;     ///< Computed in those steps if no request may pass,
+  std::int64_t tokens_passing = 0;     ///< or if some may.
 };
 
 template <class Order, class Admit, class Gate>
@@ -140,10 +140,10 @@ class side {
     std::sort(line_.begin(), line_.end(), [](const request* a, const request* b) { return Order::before(*a, *b); });
     const auto first = std::find_if(line_.begin(), line_.end(), [&](const request* r) { return !in_plan_[r->id]; });
     first_ = first == line_.end() ? nullptr : *first;
-    guest_.assign(engine_.requests.size(), false);
-    for (auto r = first; r != line_.end(); ++r) guest_[(*r)->id] = in_plan_[(*r)->id];
+    backfilled_.assign(engine_.requests.size(), false);
+    for (auto r = first; r != line_.end(); ++r) backfilled_[(*r)->id] = in_plan_[(*r)->id];
     for (const request& r : engine_.requests) {
-      if (r.state().guest) guest_[r.id] = true;
+      if (r.state().backfilled) backfilled_[r.id] = true;
     }
   }
   void commit() { engine_.commit(plan_); }
@@ -152,7 +152,7 @@ class side {
   [[nodiscard]] const auto& latest() const { return plan_; }
   [[nodiscard]] bool in_plan(std::size_t id) const { return in_plan_[id]; }
   /// Passes in the plan, or has passed and gives way.
-  [[nodiscard]] bool is_guest(std::size_t id) const { return guest_[id]; }
+  [[nodiscard]] bool is_backfilled(std::size_t id) const { return backfilled_[id]; }
   /// Has begun, or begins in the plan.
   [[nodiscard]] bool has_started(std::size_t id) const {
     const auto& s = engine_.requests[id].state();
@@ -173,10 +173,10 @@ class side {
     std::vector<share> out;
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const auto& e = plan_[i];
-      if (!guest_[e.request->id]) out.emplace_back(e.request->id, e.first.count(), e.count.count());
+      if (!backfilled_[e.request->id]) out.emplace_back(e.request->id, e.first.count(), e.count.count());
     }
     for (const auto& v : plan_.preempted) {
-      if (!guest_[v.request->id]) out.emplace_back(v.request->id, -1, -1);
+      if (!backfilled_[v.request->id]) out.emplace_back(v.request->id, -1, -1);
     }
     return out;
   }
@@ -194,7 +194,7 @@ class side {
 
   engine engine_;
   typename engine::plan_type plan_ = no_plan();
-  std::vector<bool> in_plan_, guest_;
+  std::vector<bool> in_plan_, backfilled_;
   std::vector<const request*> line_;
   const request* first_ = nullptr;
 };
@@ -218,15 +218,16 @@ void play(unsigned seed, tally& all) {
 
     // A request that passes has lost nothing, or has made up for it.
     for (const request* r : passing.line()) {
-      if (!passing.is_guest(r->id)) continue;
-      if (owes[r->id] || r->state().restarted) FAIL("who starts again is a guest, seed " << seed << ", step " << step);
-      all.guests += 1;
+      if (!passing.is_backfilled(r->id)) continue;
+      if (owes[r->id] || r->state().restarted)
+        FAIL("a request that starts again is backfilled, seed " << seed << ", step " << step);
+      all.backfilled += 1;
       passed[r->id] = true;
     }
     for (const auto& v : passing.latest().preempted) {
       if (owes[v.request->id]) FAIL("evicted twice without a token between, seed " << seed << ", step " << step);
       owes[v.request->id] = true;
-      (passing.is_guest(v.request->id) ? all.evicted_guests : all.evicted_others) += 1;
+      (passing.is_backfilled(v.request->id) ? all.evicted_backfilled : all.evicted_others) += 1;
     }
     for (std::size_t i = 0; i != passing.latest().size(); ++i) {
       const auto& e = passing.latest()[i];
@@ -246,14 +247,14 @@ void play(unsigned seed, tally& all) {
       // A request that has passed has its turn: from here on the loads differ.
       for (std::size_t id = 0; id != next; ++id) {
         if (!passed[id]) continue;
-        const bool settled = passing.in_plan(id) && !passing.is_guest(id);
-        const bool resident = passing.at(id).state().life == lifecycle::resident && !passing.is_guest(id);
+        const bool settled = passing.in_plan(id) && !passing.is_backfilled(id);
+        const bool resident = passing.at(id).state().life == lifecycle::resident && !passing.is_backfilled(id);
         const bool has_turn = strict.in_plan(id) || (first != nullptr && first->id == id);
         if (settled || resident || has_turn) same_load = false;
       }
       if (same_load) {
         if (strict.ordinary() != passing.ordinary()) {
-          FAIL("guests change what others compute, seed " << seed << ", step " << step);
+          FAIL("backfilled requests change what others compute, seed " << seed << ", step " << step);
         }
         if (strict.is_blocked()) {
           was_first[first->id] = true;
@@ -278,11 +279,11 @@ void compare() {
     play<Order, Admit, whoever_fits>(seed, any);
   }
   for (const tally& t : {all, any}) {
-    CAPTURE(t.guests, t.blocked, t.blocked_steps, t.evicted_guests, t.evicted_others, t.tokens_in_line,
+    CAPTURE(t.backfilled, t.blocked, t.blocked_steps, t.evicted_backfilled, t.evicted_others, t.tokens_in_line,
             t.tokens_passing);
-    CHECK(t.guests > seeds * 1000 / 2500);
+    CHECK(t.backfilled > seeds * 1000 / 2500);
     CHECK(t.blocked > seeds * 1000 / 2500);
-    CHECK(t.evicted_guests > seeds * 100 / 2500);
+    CHECK(t.evicted_backfilled > seeds * 100 / 2500);
     CHECK(t.evicted_others > seeds * 1000 / 2500);
     CHECK(static_cast<double>(t.tokens_passing) > 1.2 * static_cast<double>(t.tokens_in_line));
   }

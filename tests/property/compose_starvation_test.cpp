@@ -175,10 +175,10 @@ TEST_CASE("starvation: under pascal_paced one that reasons begins though others 
   const auto waits = [&](duration patience) {
     return overload<pascal_paced<request>>(s, 600_tok, 500_tok, 10 * minutes, {.patience = patience}).unanswered;
   };
-  const double in_turn = overload<fcfs<request>>(s, 600_tok, 500_tok, 10 * minutes).unanswered;
-  CHECK(in_turn < 90);
+  const double by_arrival = overload<fcfs<request>>(s, 600_tok, 500_tok, 10 * minutes).unanswered;
+  CHECK(by_arrival < 90);
   // Those that came within its patience have gone before it, at 1.05 of what is served in that time.
-  CHECK(waits(30.0_s) < in_turn + 1.05 * 30 + 10);
+  CHECK(waits(30.0_s) < by_arrival + 1.05 * 30 + 10);
   CHECK(waits(duration::forever()) > 9 * minutes);
 }
 
@@ -198,12 +198,12 @@ TEST_CASE("starvation: under due_first a long one behind a line begins as under 
   const auto waits = [&](duration patience) {
     return overload<due_first<request>>(s, 4000_tok, 3900_tok, 15 * minutes, {.patience = patience}).unanswered;
   };
-  const double in_turn = overload<fcfs<request>>(s, 4000_tok, 3900_tok, 15 * minutes).unanswered;
-  CHECK(in_turn < 2 * minutes);
+  const double by_arrival = overload<fcfs<request>>(s, 4000_tok, 3900_tok, 15 * minutes).unanswered;
+  CHECK(by_arrival < 2 * minutes);
   // A quarter of the patience for each batch of 8 that is there: 100 wait next to 8.
   const double batches = 13.5;
-  CHECK(waits(30.0_s) < in_turn + 1.05 * 30 / 4 * batches + 10);
-  CHECK(waits(60.0_s) < in_turn + 1.05 * 60 / 4 * batches + 10);
+  CHECK(waits(30.0_s) < by_arrival + 1.05 * 30 / 4 * batches + 10);
+  CHECK(waits(60.0_s) < by_arrival + 1.05 * 60 / 4 * batches + 10);
   CHECK(waits(duration::forever()) > 14 * minutes);  // by its clock, it is due in hours
 }
 

@@ -414,7 +414,7 @@ class driver final : fleet::port {
     act({.what = action_kind::set_role, .role = role, .replica = id});
     return status::ok;
   }
-  status tell(bool fleet::abilities::*what, const char* cannot, const fleet::action& a) {
+  status send_setting(bool fleet::abilities::*what, const char* cannot, const fleet::action& a) {
     if (!can(a.replica, what, cannot)) return status::refused;
     return act(a) ? status::ok : status::exhausted;
   }
@@ -422,16 +422,17 @@ class driver final : fleet::port {
     if (!book_.contains(id)) return status::refused;
     if (!has_room()) return status::exhausted;
     book_.set_range(id, from, to);
-    return tell(&fleet::abilities::ranges, "it cannot be told which lengths it serves",
-                {.what = action_kind::set_length_range, .replica = id, .low = from.count(), .high = to.count()});
+    return send_setting(
+        &fleet::abilities::ranges, "it cannot be told which lengths it serves",
+        {.what = action_kind::set_length_range, .replica = id, .low = from.count(), .high = to.count()});
   }
   status set_prefill_budget(replica_id id, tokens most) noexcept override {
-    return tell(&fleet::abilities::budgets, "its prompts per step cannot be bounded",
-                {.what = action_kind::set_prefill_budget, .replica = id, .low = most.count()});
+    return send_setting(&fleet::abilities::budgets, "its prompts per step cannot be bounded",
+                        {.what = action_kind::set_prefill_budget, .replica = id, .low = most.count()});
   }
   status set_order(replica_id id, fleet::order_parameter parameter, double value) noexcept override {
-    return tell(&fleet::abilities::orders, "its order has no parameters",
-                {.what = action_kind::set_order, .parameter = parameter, .replica = id, .value = value});
+    return send_setting(&fleet::abilities::orders, "its order has no parameters",
+                        {.what = action_kind::set_order, .parameter = parameter, .replica = id, .value = value});
   }
   status wake_after(double seconds, std::uint64_t what) noexcept override {
     if (alarms_.size() == limits_.alarms) return status::exhausted;

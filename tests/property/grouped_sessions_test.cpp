@@ -125,10 +125,11 @@ void compare() {
     const std::int64_t chunk = w.budget / block + 2;
     const std::int64_t answer = 2 * (60 / block + 2);
     // A prompt of whole blocks that comes again computes its last block again, and leaves a second copy of it.
-    const auto twins = static_cast<std::int64_t>(w.visits.size());
+    const auto duplicates = static_cast<std::int64_t>(w.visits.size());
     CAPTURE(seed, w.window, w.budget, w.full_blocks, w.window_blocks);
-    CHECK(found<1, Store>(w, w.full_blocks + answer + twins) == all_that_was_computed(w));
-    CHECK(found<2, Store>(w, w.full_blocks + w.window_blocks + chunk + answer + twins) == all_that_was_computed(w));
+    CHECK(found<1, Store>(w, w.full_blocks + answer + duplicates) == all_that_was_computed(w));
+    CHECK(found<2, Store>(w, w.full_blocks + w.window_blocks + chunk + answer + duplicates) ==
+          all_that_was_computed(w));
   }
 }
 

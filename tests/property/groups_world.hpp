@@ -111,7 +111,7 @@ struct counting_admit {
       for (const kv::block_id id : (*kv)->blocks_of(g, q.state().row))
         own += (*kv)->store().references(id) == 1 ? 1U : 0U;
     }
-    if (view.own[q.state().row] != own) *wrong = true;
+    if (view.exclusive[q.state().row] != own) *wrong = true;
   }
 };
 

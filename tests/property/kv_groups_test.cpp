@@ -418,7 +418,7 @@ TEST_CASE("groups: a recurrent state") {
   many<2>({group::recurrent(16_tok), group::full(8_tok)}, 1);
 }
 TEST_CASE("groups: three of them") {
-  using wide = kv::basic_prefix_cache<kv::lru, kv::nobody_hears, kv::hash128>;
+  using wide = kv::basic_prefix_cache<kv::lru, kv::null_sink, kv::hash128>;
   many<3>({group::full(4_tok), group::sliding(8_tok, 12_tok), group::recurrent(16_tok)}, 1);
   many<3, wide>({group::full(8_tok), group::sliding(4_tok, 7_tok), group::sliding(8_tok, 20_tok)}, 1);
 }

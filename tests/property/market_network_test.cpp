@@ -70,7 +70,7 @@ world_options stormy() {
   world_options o;
   o.crashes = 1.5;
   o.partitions = 0.5;
-  o.faults = {.lose = 0.2, .duplicate = 0.2, .straggle = 0.2, .latest = 4};
+  o.faults = {.loss = 0.2, .duplicate = 0.2, .straggle = 0.2, .latest = 4};
   return o;
 }
 

@@ -40,7 +40,7 @@ struct world_options {
   double partitions = 0.2;     ///< Per second.
   std::int64_t capacity = 64;  ///< Blocks of an instance.
   bool can_refuse = true;      ///< Engines withdraw and refuse at random.
-  network_faults faults{.lose = 0.1, .duplicate = 0.2, .straggle = 0.05};
+  network_faults faults{.loss = 0.1, .duplicate = 0.2, .straggle = 0.05};
   mutant wrong = mutant::none;
 };
 

@@ -69,7 +69,7 @@ TEST_CASE("any sequence of operations, two levels of cache: two_phase, backfill,
                           gate::backfill>();
 }
 TEST_CASE("any sequence of operations, two levels of cache, none is demoted: round_robin") {
-  using cache = kv::two_level_cache<kv::lru, kv::nobody_hears, std::uint64_t, false>;
+  using cache = kv::two_level_cache<kv::lru, kv::null_sink, std::uint64_t, false>;
   const totals t = many_runs<order::round_robin, cache>();
   CHECK(t.loads > 0);
   CHECK(t.demotions == 0);

@@ -164,11 +164,11 @@ class scheduler_world {
   }
   /// The order among residents: requests that had to start anew, all others, backfilled requests.
   [[nodiscard]] bool before(const text_request& a, const text_request& b) const {
-    const auto rank = [](const text_request& r) { return r.state().restarted ? 0 : r.state().guest ? 2 : 1; };
+    const auto rank = [](const text_request& r) { return r.state().restarted ? 0 : r.state().backfilled ? 2 : 1; };
     return rank(a) != rank(b) ? rank(a) < rank(b) : order_.before(a, b);
   }
   [[nodiscard]] bool displaces(const text_request& waiting, const text_request& resident) const {
-    return !resident.state().restarted && (resident.state().guest || order_.displaces(waiting, resident));
+    return !resident.state().restarted && (resident.state().backfilled || order_.displaces(waiting, resident));
   }
   /// Waiting requests, in the order in which they are served. Looking makes requests age when their turn has come.
   [[nodiscard]] std::vector<text_request*> in_line() {

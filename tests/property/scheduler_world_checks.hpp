@@ -125,7 +125,7 @@ void scheduler_world<Order, BlockStore, Gate>::check() {
         host += scheduler_.host().size(s.host_head);
       }
       must(s.ends_as == lifecycle::idle, "nothing stays of a settled plan");
-      must(!s.guest || (Gate::passes && s.life != lifecycle::waiting), "only residents are guests");
+      must(!s.backfilled || (Gate::backfills && s.life != lifecycle::waiting), "only residents are backfilled");
       if (s.life == lifecycle::resident && s.shared_blocks == 0) {
         // Blocks beyond the known length are lookahead, which goes back with the plan that had it.
         must(scheduler_.tables().row(s.row).size() <= count(blocks_for_length(s.length)), "no lookahead is kept");
@@ -351,9 +351,9 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
     if (runs) {
       const auto is_displaced = [&](const text_request* resident) { return waits(*r) && displaces(*r, *resident); };
       must(std::all_of(not_run.begin(), not_run.end(), is_displaced), "nobody overtakes a resident");
-      must(!waits(*r) || !nobody_starts || Gate::passes, "nobody overtakes");
+      must(!waits(*r) || !nobody_starts || Gate::backfills, "nobody overtakes");
       for (const text_request* v : victims) {
-        must(!waits(*r) || v->state().guest || order_.before(*r, *v),
+        must(!waits(*r) || v->state().backfilled || order_.before(*r, *v),
              "nobody starts on what was taken from one who ranks before");
       }
       continue;
@@ -450,7 +450,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
 template <class Order, class BlockStore, class Gate>
 void scheduler_world<Order, BlockStore, Gate>::check_refusal(const text_request& r, std::size_t victims,
                                                              std::size_t started, std::int64_t kept_for_held) {
-  if (step_.lookahead > tokens{} || Gate::passes) return;
+  if (step_.lookahead > tokens{} || Gate::backfills) return;
   const auto residents = scheduler_.residents();
   const auto kept = residents.first(residents.size() - victims);
   if (std::any_of(kept.begin(), kept.end(), [&](const text_request* k) { return displaces(r, *k); })) return;
@@ -492,7 +492,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_refusal(const text_request&
                                           .block_size = limits_.block_size,
                                           .residents = kept,
                                           .admitted = admitted,
-                                          .own = own};
+                                          .exclusive = own};
   must(free < lacks + promised() + kept_for_held || !config_.admit.admits(r, view), "nobody is refused who may start");
 }
 

@@ -113,7 +113,7 @@ std::vector<trace_row> traffic(std::uint64_t seed, int n, double rate, std::int6
 TEST_CASE("cascade: every request ends, no token twice, at most three transfers, and the same again") {
   std::size_t moves = 0;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    for (const stage_balance balance : {stage_balance::in_turn, stage_balance::hand_over, stage_balance::full}) {
+    for (const stage_balance balance : {stage_balance::round_robin, stage_balance::hand_over, stage_balance::full}) {
       const auto refine = static_cast<refinement>(seed % 4);
       CAPTURE(seed, balance, refine);
       // Little memory under even seeds: requests are swapped out, and targets have no room.
@@ -304,7 +304,7 @@ TEST_CASE("cascade: in turn, requests go to the instances of a stage one after t
   const std::vector<trace_row> rows{row(0, 90, 0, 40),   row(0.1, 20, 0, 5),  row(0.2, 90, 0, 40),
                                     row(0.3, 500, 0, 5), row(0.4, 500, 0, 5), row(0.5, 30, 0, 5)};
   const observed o =
-      run(options, cascade_of(stages({{100, 2}, {0, 2}}), refinement::none, stage_balance::in_turn), rows);
+      run(options, cascade_of(stages({{100, 2}, {0, 2}}), refinement::none, stage_balance::round_robin), rows);
   CHECK(o.homes == std::vector<std::size_t>{0, 1, 0, 2, 3, 1});
   CHECK(o.moves == 2);
   CHECK(o.result.requests[0].instance != o.result.requests[2].instance);

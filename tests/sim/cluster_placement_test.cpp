@@ -10,7 +10,7 @@
 #include "sim/cluster_runs.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -142,14 +142,14 @@ TEST_CASE("cluster: least-KV placement spreads") {
 TEST_CASE("cluster: while little is to be done, requests go to all instances in turn") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 12; ++i) rows.push_back(row(10.0 * i, 20, 3, 5));
-  const auto in_turn = [&](const run_result& result) {
+  const auto round_robin = [&](const run_result& result) {
     check_invariants(result, rows);
     for (const request_record& r : result.requests) CHECK(r.instance == r.id % 4);
   };
   const auto options = toy_cluster(4, 100);
-  in_turn(simulate<fcfs<request>>(options, rows));
-  in_turn(simulate<fcfs<request>, placement::least_load>(options, rows));
-  in_turn(simulate<pascal<request>, placement::pascal_arrival>(options, rows));
+  round_robin(simulate<fcfs<request>>(options, rows));
+  round_robin(simulate<fcfs<request>, placement::least_load>(options, rows));
+  round_robin(simulate<pascal<request>, placement::pascal_arrival>(options, rows));
   // Those that begin to answer move in turn as well.
   const run_result moved =
       simulate<pascal<request>, placement::pascal_arrival, placement::pascal_migrate_always>(options, rows);

@@ -13,7 +13,7 @@
 #include "sim/cluster_runs.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -186,7 +186,7 @@ class textbook {
       least = std::min(least, load);
       if (load == least) best.push_back(i);
     }
-    j.where = tessera_test::in_turn(best, turn_);
+    j.where = tessera_test::round_robin(best, turn_);
     if (blocks_of(j.prompt + j.output - 1) > capacity()) return;
     j.done = false;
     j.length = j.prompt;

@@ -129,7 +129,7 @@ TEST_CASE("disaggregated: a request goes to another decode worker if its own is 
 TEST_CASE("disaggregated: while little is to be done, both pools take turns") {
   std::vector<trace_row> rows;
   for (int i = 0; i < 24; ++i) rows.push_back(row(10.0 * i, 20, 0, 5));
-  const auto in_turn = [&](auto policy) {
+  const auto check_order = [&](auto policy) {
     std::map<std::size_t, std::pair<std::size_t, std::size_t>> places;
     std::size_t epochs = 0;
     watched<decltype(policy)> w{std::move(policy)};
@@ -138,15 +138,15 @@ TEST_CASE("disaggregated: while little is to be done, both pools take turns") {
     check_complete(simulate(toy_cluster(5, 100), {3, 2, 0}, std::move(w), rows), rows);
     for (const auto& [request, at] : places) CHECK(at == std::pair{request % 3, 3 + request % 2});
   };
-  in_turn(sim::distserve{});
-  in_turn(sim::memory_aware{});
-  in_turn(sim::splitwise{});
+  check_order(sim::distserve{});
+  check_order(sim::memory_aware{});
+  check_order(sim::splitwise{});
   sim::phasor_control::config c{.model =
                                     sim::calibrate_prefill(sim::step_timer{sim::profiles().front()}, duration{0.4})};
   c.changes_roles = c.defragments = false;
-  in_turn(sim::phasor_control{c});
+  check_order(sim::phasor_control{c});
   c.by_phi = false;
-  in_turn(sim::phasor_control{c});
+  check_order(sim::phasor_control{c});
 }
 
 TEST_CASE("disaggregated: static pools keep to their phase, whatever the load") {

@@ -73,18 +73,19 @@ TEST_CASE("due_first: the best split of a valley is found from either side, what
   CHECK(sim::best_split(8, 4, tried, better).sizes.prefill == 4);
 }
 
-TEST_CASE("due_first: prompts apart from decodes where a trial says that it pays, together where memory binds") {
+TEST_CASE(
+    "due_first: prompts disaggregated from decodes where a trial says that it pays, colocated where memory binds") {
   const auto rows = sim::generate(mix(), {{50, 24}}, 3, 1);
   const auto history = sim::generate(mix(), {{50, 24}}, 3, 2);
   auto v100 = v100s();
-  const run_result apart = sim::run_due_first(v100, rows, history, {}, quiet);
-  const run_result together = sim::run_due_first(v100, rows, history, {.pools = false}, quiet);
-  check_served(apart, rows);
-  CHECK(apart.numbers.placement.starts_with("pools"));
-  CHECK(together.numbers.placement == "headroom");
+  const run_result disaggregated = sim::run_due_first(v100, rows, history, {}, quiet);
+  const run_result colocated = sim::run_due_first(v100, rows, history, {.pools = false}, quiet);
+  check_served(disaggregated, rows);
+  CHECK(disaggregated.numbers.placement.starts_with("pools"));
+  CHECK(colocated.numbers.placement == "headroom");
   // Together is nearly as good since a request goes where it adds least.
-  CHECK(apart.numbers.e2e.mean < 0.99 * together.numbers.e2e.mean);
-  CHECK(apart.numbers.e2e.p99 < 1.01 * together.numbers.e2e.p99);
+  CHECK(disaggregated.numbers.e2e.mean < 0.99 * colocated.numbers.e2e.mean);
+  CHECK(disaggregated.numbers.e2e.p99 < 1.01 * colocated.numbers.e2e.p99);
   // Not before something is known of the traffic.
   CHECK(sim::run_due_first(v100, rows, {}, {}, quiet).numbers.placement.starts_with("headroom"));
 
@@ -101,7 +102,7 @@ TEST_CASE("due_first: pools have to pay at a higher rate, too, for they have not
     std::array<std::array<double, 2>, 2> took{};
     for (const std::size_t busy : {0U, 1U}) {
       t.trials.as_they_came(t.rows, busy == 0 ? 1 : std::clamp(faster, 1.15, 2.0));
-      took[busy] = {t.trials.together().e2e_s, t.trials.apart(sizes).e2e_s};
+      took[busy] = {t.trials.colocated().e2e_s, t.trials.disaggregated(sizes).e2e_s};
     }
     CAPTURE(rate, faster, best.why);
     CHECK(took[0][0] > 1.02 * took[0][1]);  // as they came
@@ -135,7 +136,7 @@ TEST_CASE("due_first: pools in which the queue grows have to gain a tenth to sta
   const sim::instance_layout pools = best({}, false);
   REQUIRE(pools.kind == sim::layout_kind::pools);
   CHECK(best(pools, false).kind == sim::layout_kind::pools);
-  CHECK(best(pools, true).kind == sim::layout_kind::together);
+  CHECK(best(pools, true).kind == sim::layout_kind::colocated);
 }
 
 TEST_CASE("due_first: pools are left when more come than they carry") {

@@ -83,13 +83,13 @@ TEST_CASE("due_first: of two layouts the one that breaks fewer promises, then th
 
 TEST_CASE("due_first: with as many at any time it is what is kept in a second that counts, or far fewer broken") {
   using outcome = sim::trial_outcome;
-  const outcome together{.broken = 0.25, .e2e_s = 10, .of = 2000, .held = true};
+  const outcome colocated{.broken = 0.25, .e2e_s = 10, .of = 2000, .held = true};
   // 0.075 of each that is here in a second.
-  CHECK(together.worth({.broken = 0.1, .e2e_s = 11.9, .of = 2000, .held = true}, 1.02));
-  CHECK(!together.worth({.broken = 0.1, .e2e_s = 12.1, .of = 2000, .held = true}, 1.02));
+  CHECK(colocated.worth({.broken = 0.1, .e2e_s = 11.9, .of = 2000, .held = true}, 1.02));
+  CHECK(!colocated.worth({.broken = 0.1, .e2e_s = 12.1, .of = 2000, .held = true}, 1.02));
   // An outcome that breaks far fewer may take as long as it takes.
-  CHECK(together.worth({.broken = 0.06, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
-  CHECK(!together.worth({.broken = 0.065, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
+  CHECK(colocated.worth({.broken = 0.06, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
+  CHECK(!colocated.worth({.broken = 0.065, .e2e_s = 20, .of = 2000, .held = true}, 1.02));
   // And so may one that surely keeps what may be broken otherwise, to more than one of a hundred.
   const outcome perhaps{.broken = 0.009, .e2e_s = 10, .of = 20000, .held = true};
   CHECK(perhaps.worth({.broken = 0.005, .e2e_s = 20, .of = 20000, .held = true}, 1.02));

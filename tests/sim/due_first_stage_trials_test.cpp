@@ -94,7 +94,7 @@ TEST_CASE("due_first: a trial is made where the better of two plans is expected 
   const sim::instance_layout best = t.best({}, {});
   CHECK(best.stages.stages == t.plans[1].stages);
   t.trials.going_on(t.rows, 6000);
-  CHECK(t.trials.together().e2e_s > 1.5 * t.took(1));
+  CHECK(t.trials.colocated().e2e_s > 1.5 * t.took(1));
   // Between the two gains: where small stages are not allowed, their gain does not count.
   const double between = (t.plans[0].gain + t.plans[1].gain) / 2;
   CHECK(t.best({.least_tried_gain = between, .least_fine_gain = 1}, {}).kind == sim::layout_kind::stages);

@@ -146,8 +146,8 @@ TEST_CASE("due_first: longer steps that there are need not gain as much as new o
   tried_layouts t{profile_cluster("h200-141gb-x2-llama-3.3-70b", 1, 0, 256), alike_rows(1500, 7.5, 1), 7.5};
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
   t.trials.going_on(t.rows, 6000);
-  std::vector<double> took{t.trials.together().e2e_s};
-  for (const auto& bounds : longer) took.push_back(t.trials.together(bounds).e2e_s);
+  std::vector<double> took{t.trials.colocated().e2e_s};
+  for (const auto& bounds : longer) took.push_back(t.trials.colocated(bounds).e2e_s);
   REQUIRE(took[0] > 1.1 * took[1]);
   REQUIRE(took[1] < 1.1 * took[2]);
   CHECK(t.best({}, {}, longer).bounds == longer[0]);
@@ -176,9 +176,9 @@ TEST_CASE("due_first: steps of 200 ms where those of 100 gain nothing") {
   tried_layouts t{profile_cluster("rtxpro6000-llama-3.1-8b", 1, 0, 256), alike_rows(1500, 1.25, 1, 8600, 155), 1.25};
   const auto longer = sim::longer_steps(t.options, t.model, 0.05);
   t.trials.going_on(t.rows, 6000);
-  const double usual = t.trials.together().e2e_s;
-  REQUIRE(t.trials.together(longer[0]).e2e_s > usual);
-  REQUIRE(1.1 * t.trials.together(longer[1]).e2e_s < usual);
+  const double usual = t.trials.colocated().e2e_s;
+  REQUIRE(t.trials.colocated(longer[0]).e2e_s > usual);
+  REQUIRE(1.1 * t.trials.colocated(longer[1]).e2e_s < usual);
   CHECK(t.best({}, {}, longer).bounds == longer[1]);
   // And no step has more tokens than it may.
   CHECK(longer[2] == std::vector{t.options.instance.step.token_budget});

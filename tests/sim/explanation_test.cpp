@@ -38,8 +38,8 @@ namespace {
 using namespace tessera;
 using sim::cluster_of;
 using sim::cluster_options;
+using sim::event_kind;
 using sim::explanation;
-using sim::happening;
 using sim::request;
 using sim::run_result;
 using sim::trace_row;
@@ -209,12 +209,12 @@ struct listener : sim::run_watcher {
 
   [[nodiscard]] bool asks(std::size_t, double) const override { return true; }
   [[nodiscard]] bool asks_of_steps(double) const override { return true; }
-  void tell(sim::request_event e) override { events[e.request].push_back(std::move(e)); }
-  void tell(sim::request_step s) override { steps[s.request].push_back(std::move(s)); }
-  void tell(sim::instance_step s) override { all_steps.push_back(std::move(s)); }
+  void notify(sim::request_event e) override { events[e.request].push_back(std::move(e)); }
+  void notify(sim::request_step s) override { steps[s.request].push_back(std::move(s)); }
+  void notify(sim::instance_step s) override { all_steps.push_back(std::move(s)); }
   void note(double, std::string) override {}
 
-  [[nodiscard]] std::size_t count(std::size_t request, happening what) {
+  [[nodiscard]] std::size_t count(std::size_t request, event_kind what) {
     std::size_t n = 0;
     for (const sim::request_event& e : events[request]) n += e.what == what ? 1U : 0U;
     return n;
@@ -247,26 +247,26 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
         REQUIRE(one.preemptions == plain.requests[i].preemptions);
         const auto& events = heard.events[i];
         REQUIRE(!events.empty());
-        CHECK(events.front().what == happening::arrived);
+        CHECK(events.front().what == event_kind::arrived);
         CHECK(events.front().at_s == one.arrival);
-        CHECK(heard.count(i, happening::placed) == 1);
+        CHECK(heard.count(i, event_kind::placed) == 1);
         for (std::size_t k = 1; k < events.size(); ++k) CHECK(events[k - 1].at_s <= events[k].at_s);
         if (one.rejected) {
-          CHECK(events.back().what == happening::refused);
+          CHECK(events.back().what == event_kind::refused);
           continue;
         }
-        CHECK(events.back().what == happening::ended);
+        CHECK(events.back().what == event_kind::ended);
         CHECK(events.back().at_s == one.finish);
         CHECK(events.back().instance == one.instance);
-        CHECK(heard.count(i, happening::preempted) == one.preemptions);
-        CHECK(heard.count(i, happening::moved) == one.migrations);
-        CHECK(heard.count(i, happening::starts) == 1);
-        CHECK(heard.count(i, happening::answers) == (one.reasoning_tokens > 0 ? 1 : 0));
+        CHECK(heard.count(i, event_kind::preempted) == one.preemptions);
+        CHECK(heard.count(i, event_kind::moved) == one.migrations);
+        CHECK(heard.count(i, event_kind::starts) == 1);
+        CHECK(heard.count(i, event_kind::answers) == (one.reasoning_tokens > 0 ? 1 : 0));
         for (const sim::request_event& e : events) {
-          if (e.what == happening::first_token) CHECK(e.at_s == one.first_token);
-          if (e.what == happening::starts) CHECK(e.at_s == one.first_scheduled);
-          if (e.what == happening::answers) CHECK(e.at_s == one.phase_change);
-          if (e.what == happening::preempted) CHECK(e.why.find("ranks before it") != std::string::npos);
+          if (e.what == event_kind::first_token) CHECK(e.at_s == one.first_token);
+          if (e.what == event_kind::starts) CHECK(e.at_s == one.first_scheduled);
+          if (e.what == event_kind::answers) CHECK(e.at_s == one.phase_change);
+          if (e.what == event_kind::preempted) CHECK(e.why.find("ranks before it") != std::string::npos);
           defragmented += e.why.find("defragmentation") != std::string::npos ? 1U : 0U;
         }
         double executed = 0;
@@ -274,8 +274,8 @@ TEST_CASE("what is told agrees with the columns, and asking changes nothing", "[
         bool steps_take_time = true;
         for (const sim::request_step& s : heard.steps[i]) {
           steps_take_time = steps_take_time && s.from_s < s.until_s;
-          if (s.what == happening::generates || s.what == happening::computes) executed += s.until_s - s.from_s;
-          generated += s.what == happening::generates ? s.count.count() : 0;
+          if (s.what == event_kind::generates || s.what == event_kind::computes) executed += s.until_s - s.from_s;
+          generated += s.what == event_kind::generates ? s.count.count() : 0;
           long long needs = 0;
           long long free = 0;
           const std::size_t at = s.why.find("it needs ");
@@ -315,8 +315,8 @@ TEST_CASE("a request without an instance for ever is told so, and not that it is
     CHECK(!(one.finish >= 0));
     const auto& events = heard.events[one.id];
     REQUIRE(!events.empty());
-    CHECK(heard.count(one.id, happening::refused) == 0);
-    CHECK(events.back().what == happening::waits);
+    CHECK(heard.count(one.id, event_kind::refused) == 0);
+    CHECK(events.back().what == event_kind::waits);
     CHECK(events.back().why.find("dead for ever") != std::string::npos);
   }
 }
@@ -350,7 +350,7 @@ TEST_CASE("a second is told of all that decide in it", "[sim]") {
   for (const explanation::entry& e : told->entries()) {
     CHECK(4.5 <= e.at_s);
     CHECK(e.at_s < 5.5);
-    preempted += e.what == happening::preempted && e.request == 1 ? 1U : 0U;
+    preempted += e.what == event_kind::preempted && e.request == 1 ? 1U : 0U;
   }
   CHECK(preempted == 1);
   CHECK(!told->is_outside());

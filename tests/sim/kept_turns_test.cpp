@@ -71,10 +71,10 @@ TEST_CASE("which of the built-in sessions call tools: all turns of agents but th
 }
 
 TEST_CASE("nine of ten times that a tool takes", "[sim]") {
-  CHECK(sim::usual_think_s({}) == 0);
+  CHECK(sim::tool_gap_p90_s({}) == 0);
   std::vector<trace_row> rows{row(0, 1, 0, 1), row(0, 1, 0, 1)};
   rows[0].think_s = 100;  // of a first turn: nothing is thought before it
-  CHECK(sim::usual_think_s(rows) == 0);
+  CHECK(sim::tool_gap_p90_s(rows) == 0);
   rows.clear();
   for (int i = 0; i != 11; ++i) {
     rows.push_back(row(0, 1, 0, 1));
@@ -82,18 +82,18 @@ TEST_CASE("nine of ten times that a tool takes", "[sim]") {
     rows.back().think_s = i;
     rows.back().calls_tool = true;
   }
-  CHECK(sim::usual_think_s(rows) == 10);
+  CHECK(sim::tool_gap_p90_s(rows) == 10);
   rows.back().think_s = 99;
-  CHECK(sim::usual_think_s(rows) == 99);
+  CHECK(sim::tool_gap_p90_s(rows) == 99);
   for (int i = 0; i != 10; ++i) rows.push_back(rows[1]);
-  CHECK(sim::usual_think_s(rows) == 9);
+  CHECK(sim::tool_gap_p90_s(rows) == 9);
   // A person's are no tool's.
   for (int i = 0; i != 50; ++i) {
     rows.push_back(row(0, 1, 0, 1));
     rows.back().session = 4;
     rows.back().think_s = 60;
   }
-  CHECK(sim::usual_think_s(rows) == 9);
+  CHECK(sim::tool_gap_p90_s(rows) == 9);
 }
 
 }  // namespace

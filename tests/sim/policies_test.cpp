@@ -417,9 +417,9 @@ TEST_CASE("policies: a budget for each step holds where a fixed one does not") {
     double longest_s = 0;
     [[nodiscard]] bool asks(std::size_t, double) const override { return false; }
     [[nodiscard]] bool asks_of_steps(double) const override { return true; }
-    void tell(sim::request_event) override {}
-    void tell(sim::request_step) override {}
-    void tell(sim::instance_step s) override {
+    void notify(sim::request_event) override {}
+    void notify(sim::request_step) override {}
+    void notify(sim::instance_step s) override {
       if (s.decodes == 0 || s.prompts == 0) return;
       ++mixed;
       longest_s = std::max(longest_s, s.until_s - s.from_s);

@@ -165,9 +165,9 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   double sum = 0;
   for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens) / 1000;
   CHECK(sum == Catch::Detail::Approx(mean).epsilon(0.1));
-  const auto shift = window.find_shift(all, lengths);
-  CHECK(std::abs(shift.outputs) < 4);
-  CHECK(shift.prompts == 0);
+  const auto drift = window.find_drift(all, lengths);
+  CHECK(std::abs(drift.outputs) < 4);
+  CHECK(drift.prompts == 0);
   window.forget_half();
   CHECK(window.size() == 500);
   CHECK(window.from_s() == 625);

@@ -38,9 +38,9 @@ class listener : public sim::run_watcher {
  public:
   [[nodiscard]] bool asks(std::size_t, double) const override { return false; }
   [[nodiscard]] bool asks_of_steps(double) const override { return false; }
-  void tell(sim::request_event) override {}
-  void tell(sim::request_step) override {}
-  void tell(sim::instance_step) override {}
+  void notify(sim::request_event) override {}
+  void notify(sim::request_step) override {}
+  void notify(sim::instance_step) override {}
   void note(double at_s, std::string words) override { said.emplace_back(at_s, std::move(words)); }
 
   [[nodiscard]] double first(std::string_view part) const {

@@ -170,12 +170,12 @@ TEST_CASE("replanning: a server that knows nothing comes to the stages that one 
   CHECK(heard.first("stages by length") > 0);
   h20.watcher = nullptr;
   const run_result knows = sim::run_due_first(h20, rows, history, {}, quiet);
-  const run_result together = sim::run_due_first(h20, rows, {}, {.stages = false, .pools = false}, quiet);
+  const run_result colocated = sim::run_due_first(h20, rows, {}, {.stages = false, .pools = false}, quiet);
   check_served(knows, rows);
-  check_served(together, rows);
+  check_served(colocated, rows);
   CHECK(knows.numbers.placement == "stages");
-  CHECK(together.numbers.placement == "headroom");
-  CHECK(learns.numbers.tpot.mean < 0.9 * together.numbers.tpot.mean);
+  CHECK(colocated.numbers.placement == "headroom");
+  CHECK(learns.numbers.tpot.mean < 0.9 * colocated.numbers.tpot.mean);
   CHECK(learns.numbers.tpot.mean < 1.5 * knows.numbers.tpot.mean);
   // The same again, watched or not.
   CHECK(sim::run_due_first(h20, rows, {}, {}, quiet).numbers.e2e.mean == learns.numbers.e2e.mean);

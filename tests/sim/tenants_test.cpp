@@ -82,9 +82,9 @@ struct accountant : sim::run_watcher {
 
   [[nodiscard]] bool asks(std::size_t, double) const override { return true; }
   [[nodiscard]] bool asks_of_steps(double) const override { return true; }
-  void tell(sim::request_event) override {}
+  void notify(sim::request_event) override {}
   void note(double, std::string) override {}
-  void tell(sim::instance_step) override {  // before what it is made of
+  void notify(sim::instance_step) override {  // before what it is made of
     const double apart = given[0] - given[1];
     if (waiting[0] == 0 || waiting[1] == 0) {
       both = false;
@@ -96,10 +96,10 @@ struct accountant : sim::run_watcher {
     }
     waiting = {};
   }
-  void tell(sim::request_step s) override {
+  void notify(sim::request_step s) override {
     const auto t = static_cast<std::size_t>(rows[s.request].tenant);
-    if (s.what == sim::happening::waits) ++waiting[t];
-    if (s.what == sim::happening::waits || s.what == sim::happening::stands_still) return;
+    if (s.what == sim::event_kind::waits) ++waiting[t];
+    if (s.what == sim::event_kind::waits || s.what == sim::event_kind::stands_still) return;
     if (!charged[s.request]) given[t] += static_cast<double>(rows[s.request].prompt_tokens);
     charged[s.request] = true;
     given[t] += 2;  // prompts take one step

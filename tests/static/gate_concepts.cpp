@@ -25,43 +25,43 @@ static_assert(gate_policy<gate::backfill, request>);
 static_assert(!gate_policy<gate::in_line, no_request>);
 
 struct archetype {
-  static constexpr bool passes = true;
+  static constexpr bool backfills = true;
   std::size_t most_skipped = 1;
   passage ask(const request&, const view&) const noexcept { return passage::skip; }
 };
 static_assert(gate_policy<archetype, request>);
 static_assert(!gate_policy<archetype, other_request>);
 
-// (1) passes. If no request ever may, nothing else is asked for.
+// (1) backfills. If no request ever may, nothing else is asked for.
 struct closed {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
 };
-struct passes_is_no_constant {
-  [[maybe_unused]] static inline bool passes = false;
+struct backfills_is_no_constant {
+  [[maybe_unused]] static inline bool backfills = false;
 };
-struct passes_is_no_static {
-  bool passes = false;
+struct backfills_is_no_static {
+  bool backfills = false;
 };
-struct passes_is_a_function {
-  static bool passes() noexcept { return false; }
+struct backfills_is_a_function {
+  static bool backfills() noexcept { return false; }
 };
 struct does_not_say {};
 static_assert(gate_policy<closed, request>);
-static_assert(!gate_policy<passes_is_no_constant, request>);
-static_assert(!gate_policy<passes_is_no_static, request>);
-static_assert(!gate_policy<passes_is_a_function, request>);
+static_assert(!gate_policy<backfills_is_no_constant, request>);
+static_assert(!gate_policy<backfills_is_no_static, request>);
+static_assert(!gate_policy<backfills_is_a_function, request>);
 static_assert(!gate_policy<does_not_say, request>);
 
 // (2) most_skipped
 struct lacks_most_skipped {
-  static constexpr bool passes = true;
+  static constexpr bool backfills = true;
   passage ask(const request&, const view&) const noexcept { return passage::skip; }
 };
 static_assert(!gate_policy<lacks_most_skipped, request>);
 
 // (3) ask
 struct lacks_ask {
-  static constexpr bool passes = true;
+  static constexpr bool backfills = true;
   std::size_t most_skipped = 1;
 };
 struct may_throw : archetype {
@@ -104,7 +104,7 @@ static_assert(gate_policy<gate::all<>, request>);
 
 // (2), (3) screens: then it asks.
 struct screens_and_does_not_ask {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
   static constexpr bool screens = true;
 };
 static_assert(!gate_policy<screens_and_does_not_ask, request>);
@@ -134,7 +134,7 @@ static_assert(!detail::gate_has_classes<gate::in_line, full_request> &&
               !detail::gate_has_classes<gate::all<gate::groups, gate::backfill>, full_request>);
 // One that screens and does not pass has no limit to say.
 struct has_no_limit {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
   static constexpr bool screens = true;
   passage ask(const request&, const view&) const noexcept { return passage::skip; }
 };
@@ -142,7 +142,7 @@ static_assert(gate_policy<has_no_limit, request>);
 
 // (5) counts: then it hears of all.
 struct counter {
-  static constexpr bool passes = false;
+  static constexpr bool backfills = false;
   static constexpr bool counts = true;
   void begin() noexcept {}
   void starts(const request&) noexcept {}

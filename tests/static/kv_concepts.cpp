@@ -165,7 +165,7 @@ static_assert(block_store<tessera::kv::prefix_cache>);
 static_assert(prefix_store<tessera::kv::prefix_cache>);
 
 // Hashes of a store.
-using wide_cache = tessera::kv::basic_prefix_cache<tessera::kv::lru, tessera::kv::nobody_hears, tessera::kv::hash128>;
+using wide_cache = tessera::kv::basic_prefix_cache<tessera::kv::lru, tessera::kv::null_sink, tessera::kv::hash128>;
 static_assert(prefix_store<wide_cache>);
 static_assert(std::same_as<tessera::kv::hash_of<wide_cache>, tessera::kv::hash128>);
 static_assert(std::same_as<tessera::kv::hash_of<tessera::kv::prefix_cache>, std::uint64_t>);
@@ -212,17 +212,17 @@ static_assert(!eviction_policy<insert_may_throw> && !eviction_policy<remove_says
 
 // cache_event_sink
 using tessera::kv::cache_event_sink;
-struct deaf : tessera::kv::nobody_hears {
-  using nobody_hears::nobody_hears;
+struct deaf : tessera::kv::null_sink {
+  using null_sink::null_sink;
 
  private:
-  using nobody_hears::evicted;
+  using null_sink::evicted;
 };
-struct told_may_throw : tessera::kv::nobody_hears {
-  using nobody_hears::nobody_hears;
+struct told_may_throw : tessera::kv::null_sink {
+  using null_sink::null_sink;
   void cleared() {}
 };
-static_assert(cache_event_sink<tessera::kv::nobody_hears, std::uint64_t>);
+static_assert(cache_event_sink<tessera::kv::null_sink, std::uint64_t>);
 static_assert(cache_event_sink<tessera::kv::event_ring<8>, std::uint64_t>);
 static_assert(!cache_event_sink<tessera::kv::event_ring<8>, tessera::kv::hash128>);
 static_assert(!cache_event_sink<deaf, std::uint64_t> && !cache_event_sink<told_may_throw, std::uint64_t>);

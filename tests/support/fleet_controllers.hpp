@@ -9,9 +9,9 @@
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
-#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/least_prefill_backlog.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_to_headroom.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
@@ -139,7 +139,7 @@ void each_controller(F f) {
   of(placement::fill_to_level<>{});
   of(placement::fill_to_level<placement::by_phi>{});
   of(placement::highest_phi{});
-  of(placement::least_in_line{});
+  of(placement::least_prefill_backlog{});
   of(placement::lmetric{});
   of(placement::prefix_affinity{});
   of(placement::bounded_hashing{});

@@ -30,7 +30,7 @@ class seeded_random {
 
 /// How bad the network is.
 struct network_faults {
-  double lose = 0;        ///< Probability that a copy of a message is lost.
+  double loss = 0;        ///< Probability that a copy of a message is lost.
   double duplicate = 0;   ///< Probability that a message is sent once more, again and again.
   double straggle = 0;    ///< Probability that a copy takes up to `latest` instead of up to `late`.
   double early = 0.0005;  ///< Least delay, seconds.
@@ -56,7 +56,7 @@ class network_simulator {
     ++sent_;
     do {
       const bool cut = now < cut_[from * nodes_ + to];
-      if (cut || random_.chance(faults.lose)) {
+      if (cut || random_.chance(faults.loss)) {
         ++lost_;
         continue;
       }

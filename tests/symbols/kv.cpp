@@ -93,10 +93,10 @@ std::size_t use_table(arena& memory, std::size_t n, kv::block_pool& pool, kv::pr
   show(joined, table, row);
   show(rows, table, row);
   show(changes, table, row);
-  table.tell(row);
+  table.mark_sent(row);
   table.mark_read();
   done += joined.view(table).indices.size() + rows.view(table)[row].size() + changes.view(table).size();
-  done += table.free_rows() + table.told(row) + table.unread_from(row);
+  done += table.free_rows() + table.sent(row) + table.unread_from(row);
   done += use_forks(pool, table, copies) + use_forks(cache, table, copies);
   return done + ok(table.release_row(row));
 }

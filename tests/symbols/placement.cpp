@@ -5,9 +5,9 @@
 
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
-#include <tessera/placement/least_in_line.hpp>
 #include <tessera/placement/least_kv.hpp>
 #include <tessera/placement/least_load.hpp>
+#include <tessera/placement/least_prefill_backlog.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/placement/pascal.hpp>
@@ -33,7 +33,7 @@ struct view {
   std::uint64_t prefix_key = 0;
   double phi = 0;
   double error = 0;
-  double line = 0;
+  double prefill_backlog = 0;
 };
 using views = std::span<const view>;
 
@@ -42,7 +42,7 @@ std::size_t use_placement(views v, placement::round_robin& turns, placement::ran
          placement::pascal_arrival{}(v) + placement::pascal_phase_change{}(v) + turns(v) + any(v);
 }
 
-std::size_t use_headroom(views v, placement::highest_phi& highest, placement::least_in_line& least) noexcept {
+std::size_t use_headroom(views v, placement::highest_phi& highest, placement::least_prefill_backlog& least) noexcept {
   return highest(v) + least(v);
 }
 

@@ -3,10 +3,10 @@
 #include <tessera/rank/dense.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
-#include <tessera/rank/length_shift.hpp>
+#include <tessera/rank/length_drift.hpp>
 #include <tessera/rank/mlp.hpp>
 #include <tessera/rank/model_file.hpp>
-#include <tessera/rank/prompt_classes.hpp>
+#include <tessera/rank/prompt_clusters.hpp>
 #include <tessera/rank/scorer.hpp>
 
 template class tessera::rank::prompt_scorer<tessera::rank::hashed_features, tessera::rank::linear_model>;
@@ -32,12 +32,12 @@ tessera::tokens expected_length(std::span<std::byte> memory, const tessera::rank
   length.fit();
   return length.size() != 0 ? length(score) : tessera::tokens{};
 }
-tessera::tokens expected_of_prompt(std::span<std::byte> memory, const tessera::rank::prompt_classes::limits& limits,
+tessera::tokens expected_of_prompt(std::span<std::byte> memory, const tessera::rank::prompt_clusters::limits& limits,
                                    tessera::tokens prompt, tessera::tokens output) noexcept {
-  tessera::rank::prompt_classes lengths{memory, limits};
+  tessera::rank::prompt_clusters lengths{memory, limits};
   lengths.observe(prompt, output);
   lengths.fit();
-  return lengths.size() != 0 && lengths.classes() != 0 ? lengths(prompt) : tessera::tokens{};
+  return lengths.size() != 0 && lengths.clusters() != 0 ? lengths(prompt) : tessera::tokens{};
 }
 tessera::tokens expected_rest(std::span<std::byte> memory, const tessera::rank::length_distribution::limits& limits,
                               std::span<const tessera::rank::running_length> running) noexcept {
@@ -48,4 +48,4 @@ tessera::tokens expected_rest(std::span<std::byte> memory, const tessera::rank::
   return lengths.drift() > 0 ? lengths.rest_quantile(1.0F, tessera::tokens{3}, 0.9)
                              : lengths.expected_rest(1.0F, tessera::tokens{3});
 }
-double shift(std::span<tessera::rank::known_length> seen) noexcept { return tessera::rank::length_shift(seen); }
+double drift(std::span<tessera::rank::known_length> seen) noexcept { return tessera::rank::length_drift_z(seen); }

@@ -65,7 +65,7 @@ struct moment {
                                      .block_size = tokens{block_size},
                                      .residents = others.first(others.size() / 2),
                                      .admitted = others.subspan(others.size() / 2),
-                                     .own = own});
+                                     .exclusive = own});
   }
   /// The smallest capacity with which the candidate is admitted, of those in which it has its blocks.
   [[nodiscard]] std::int64_t least_capacity(const admit::future_peak& policy) const {

@@ -3,7 +3,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -175,7 +175,7 @@ std::size_t routed(const stage_map& map, tokens length, std::vector<std::size_t>
   for (const option& o : all) {
     if (o.covers == best.covers && o.stage == best.stage && o.load == best.load) equals.push_back(o.id);
   }
-  return tessera_test::in_turn(equals, turns[best.stage]);
+  return tessera_test::round_robin(equals, turns[best.stage]);
 }
 
 TEST_CASE("stage map: routes as its words say, whichever instances are there") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/ledger.hpp>
-#include <tessera/fleet/share.hpp>
+#include <tessera/fleet/router_share.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
@@ -218,7 +218,7 @@ TEST_CASE("fleet ledger: several choices in order, and one turn for a request ho
   CHECK(listed(f.l.rank(fewest, 9, odd)) == std::vector<replica_id>{3, 1});
   CHECK(f.l.rank(fewest, 9, [](const fleet::view&) noexcept { return false; }).empty());
   CHECK(f.l.rank(fewest, 0).empty());
-  CHECK(listed(f.l.rank(fewest, 9, fleet::share{.router = 2, .routers = 3})) == std::vector<replica_id>{2});
+  CHECK(listed(f.l.rank(fewest, 9, fleet::router_share{.router = 2, .routers = 3})) == std::vector<replica_id>{2});
 
   // What each has of the prompt, for a policy that reads it.
   const auto cached = [](replica_id id) noexcept { return tokens{id == 2 ? 60 : 0}; };

@@ -91,7 +91,8 @@ TEST_CASE("backfill: at least five times the tokens per step where small ones ke
   CHECK(other.second == one.second);
 }
 
-TEST_CASE("backfill: guests stand last, are told of as guests, and give way at once to what they passed") {
+TEST_CASE(
+    "backfill: backfilled requests stand last, are said to be backfilled, and give way at once to what they passed") {
   engine_of<gate::backfill, preempt::swap, admit::always> e{
       {.blocks = 20, .block_size = 4_tok, .residents = 8, .host_blocks = 20, .max_length = 80_tok}};
   request& runs = e.submit(16, 20);  // 4 blocks, and more
@@ -102,12 +103,12 @@ TEST_CASE("backfill: guests stand last, are told of as guests, and give way at o
   e.step();
   CHECK(e.why(large) == wait_reason::no_blocks);
   CHECK(ends.state().life == lifecycle::resident);
-  CHECK(ends.state().guest);
+  CHECK(ends.state().backfilled);
   CHECK(e.scheduler.residents().back() == &ends);
   CHECK(lasts.state().life == lifecycle::waiting);
   CHECK(e.why(lasts) == wait_reason::behind_others);
 
-  SECTION("`runs` ends early: the guest goes, and its KV is not worth a copy") {
+  SECTION("`runs` ends early: the backfilled request goes, and its KV is not worth a copy") {
     REQUIRE(e.scheduler.finish(runs) == status::ok);
     const auto p = e.plan({.token_budget = 100_tok});
     REQUIRE(p.preempted.size() == 1);
@@ -116,7 +117,7 @@ TEST_CASE("backfill: guests stand last, are told of as guests, and give way at o
     CHECK(p.swap_out.empty());
     CHECK(e.why(large) == wait_reason::none);
     e.commit(p);
-    CHECK_FALSE(ends.state().guest);
+    CHECK_FALSE(ends.state().backfilled);
     CHECK(ends.state().life == lifecycle::waiting);
     // It may not pass again: it keeps its blocks, once it has them back.
     e.step();
@@ -124,28 +125,29 @@ TEST_CASE("backfill: guests stand last, are told of as guests, and give way at o
     e.run_out();
     CHECK(ends.generated() == 4_tok);
   }
-  SECTION("the first is cancelled: the guest is one no more") {
+  SECTION("the first is cancelled: the request is backfilled no more") {
     REQUIRE(e.scheduler.cancel(large) == status::ok);
     e.step();
-    CHECK_FALSE(ends.state().guest);
+    CHECK_FALSE(ends.state().backfilled);
     CHECK(ends.state().life == lifecycle::resident);
     CHECK(e.preemptions == 0);
     e.run_out();
   }
 }
 
-TEST_CASE("backfill: a guest's child is a guest, too, and delays the first no more than its parent does") {
+TEST_CASE(
+    "backfill: a backfilled request's child is backfilled, too, and delays the first no more than its parent does") {
   engine_of<gate::backfill, preempt::recompute, admit::always> e{
       {.blocks = 20, .block_size = 4_tok, .residents = 8, .max_length = 80_tok}};
   request& runs = e.submit(16, 20);
   e.step();
   request& large = e.submit(72, 4);
-  request& guest = e.submit(12, 4);
+  request& backfilled = e.submit(12, 4);
   e.step();
-  REQUIRE(guest.state().guest);
+  REQUIRE(backfilled.state().backfilled);
   request& child = e.add(12, 4);
-  REQUIRE(e.scheduler.fork(guest, child) == status::ok);
-  CHECK(child.state().guest);
+  REQUIRE(e.scheduler.fork(backfilled, child) == status::ok);
+  CHECK(child.state().backfilled);
   REQUIRE(e.scheduler.finish(runs) == status::ok);
   e.step();
   CHECK(large.state().life == lifecycle::resident);
@@ -153,19 +155,19 @@ TEST_CASE("backfill: a guest's child is a guest, too, and delays the first no mo
   CHECK(child.generated() == 4_tok);
 }
 
-TEST_CASE("backfill: guests lose their places in the batch and the budget before any other's suffer") {
+TEST_CASE("backfill: backfilled requests lose their places in the batch and the budget before any other's suffer") {
   engine_of<gate::backfill, preempt::recompute, admit::always> e{
       {.blocks = 40, .block_size = 4_tok, .residents = 8, .max_length = 160_tok}};
   request& runs = e.submit(80, 40);
   e.step();
   request& large = e.submit(100, 4);
-  request& guest = e.submit(8, 4);
+  request& backfilled = e.submit(8, 4);
   e.step();
-  REQUIRE(guest.state().guest);
+  REQUIRE(backfilled.state().backfilled);
   const auto p = e.plan({.max_batch = 1});
   REQUIRE(p.size() == 1);
   CHECK(p[0].request == &runs);
-  CHECK(e.why(guest) == wait_reason::batch_full);
+  CHECK(e.why(backfilled) == wait_reason::batch_full);
   e.abandon(p);
   const auto q = e.plan({.token_budget = 1_tok});
   REQUIRE(q.size() == 1);
@@ -174,19 +176,19 @@ TEST_CASE("backfill: guests lose their places in the batch and the budget before
   CHECK(large.state().life == lifecycle::waiting);
 }
 
-TEST_CASE("backfill: what guests hold is free to a resident that cannot have its whole chunk") {
-  const auto share_of_prompt = [](auto& e, bool with_guest) {
+TEST_CASE("backfill: what backfilled requests hold is free to a resident that cannot have its whole chunk") {
+  const auto share_of_prompt = [](auto& e, bool with_backfill) {
     e.submit(14, 20, 1);  // 4 blocks of 10, and soon one more
     e.step();
     e.submit(36, 2);  // blocked
-    const request& guest = e.submit(1, 5);
+    const request& backfilled = e.submit(1, 5);
     e.step();
-    CHECK(guest.state().guest == with_guest);
+    CHECK(backfilled.state().backfilled == with_backfill);
     const request& prompt = e.submit(24, 2, 1);
     e.step({.max_chunk = 4_tok});
     REQUIRE(prompt.state().computed == 4_tok);
     e.step();  // of the 5 blocks that it lacks, 4 can be had
-    CHECK((guest.state().life == lifecycle::waiting));
+    CHECK((backfilled.state().life == lifecycle::waiting));
     return prompt.state().computed;
   };
   const scheduler_limits ten{.blocks = 10, .block_size = 4_tok, .residents = 8, .max_length = 40_tok};
@@ -206,7 +208,7 @@ TEST_CASE("backfill: a request that lacks a place, and not blocks, is passed by 
   request& small = e.submit(160, 4);
   e.step();
   CHECK(e.why(large) == wait_reason::held_back);
-  CHECK(small.state().guest);
+  CHECK(small.state().backfilled);
 }
 
 TEST_CASE("backfill: asks no more than so many in vain") {
@@ -251,7 +253,7 @@ TEST_CASE("backfill: what it answers") {
                           .block_size = 4_tok,
                           .residents = residents,
                           .admitted = {},
-                          .own = own};
+                          .exclusive = own};
   const auto ask = [&](std::int64_t max_output) {
     candidate.max_output = tokens{max_output};
     request_access::state(candidate).length = candidate.prompt;
@@ -260,7 +262,7 @@ TEST_CASE("backfill: what it answers") {
   // Ended by then; or, since 7 come back and 5 are lacking, 2 blocks fit next to it.
   CHECK(ask(10) == passage::start);
   CHECK(ask(1000) == passage::start);
-  view.guests_hold = 1_blk;
+  view.backfilled_blocks = 1_blk;
   CHECK(ask(1000) == passage::skip);
   CHECK(ask(10) == passage::start);
   CHECK(ask(11) == passage::skip);
@@ -282,7 +284,7 @@ TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts l
   std::size_t passed = 0;
   for (unsigned seed = 1; seed != 40; ++seed) {
     CAPTURE(seed);
-    const auto play = [&](auto& e, std::size_t& guests) {
+    const auto play = [&](auto& e, std::size_t& backfilled) {
       std::mt19937 random{seed};
       const auto below = [&](std::size_t n) { return static_cast<std::int64_t>(random() % n); };
       for (int i = 0; i != 6; ++i) {
@@ -294,8 +296,8 @@ TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts l
       std::size_t steps = 0;
       for (; large.state().life == lifecycle::waiting && steps != 1000; ++steps) {
         e.step({.max_chunk = 8_tok});
-        guests += static_cast<std::size_t>(
-            std::count_if(e.requests.begin(), e.requests.end(), [](const request& r) { return r.state().guest; }));
+        backfilled += static_cast<std::size_t>(
+            std::count_if(e.requests.begin(), e.requests.end(), [](const request& r) { return r.state().backfilled; }));
       }
       return steps;
     };
@@ -304,9 +306,9 @@ TEMPLATE_TEST_CASE("backfill: over random loads the first in line never starts l
     engine_of<gate::backfill, preempt::recompute, admit::watermark, TestType> backfill{limits};
     std::size_t none = 0;
     const std::size_t alone = play(in_line, none);
-    const std::size_t with_guests = play(backfill, passed);
+    const std::size_t with_backfill = play(backfill, passed);
     CHECK(none == 0);
-    CHECK(with_guests <= alone);
+    CHECK(with_backfill <= alone);
     waited += alone;
   }
   CHECK(waited > 500);

@@ -105,9 +105,9 @@ TEST_CASE("groups: a group that is larger than the instance does not wait for ev
 
 TEST_CASE("all: the strictest answer counts, and each hears of everything") {
   using both = gate::all<gate::adapter_slots, gate::fair_tenants, gate::in_line>;
-  static_assert(gate_policy<both, request> && !both::passes && both::screens && both::counts);
+  static_assert(gate_policy<both, request> && !both::backfills && both::screens && both::counts);
   static_assert(gate_policy<gate::all<gate::in_line>, request> && !gate::all<gate::in_line>::screens);
-  static_assert(gate::all<gate::adapter_slots, gate::backfill>::passes);
+  static_assert(gate::all<gate::adapter_slots, gate::backfill>::backfills);
   both gates{};
   std::get<0>(gates.gates).slots = 1;
   fixture<both> f{roomy, gates};

@@ -94,32 +94,32 @@ TEST_CASE("block_table: the matrix is the rows, one behind the other", "[kv]") {
 TEST_CASE("block_table: what was told stays told as long as it stays as it was", "[kv]") {
   table_on_heap t{{.rows = 2, .blocks_per_row = 6}};
   const auto r = t.table.acquire_row();
-  CHECK(t.table.told(r) == 0);
+  CHECK(t.table.sent(r) == 0);
   fill(t.table, r, {1, 2, 3});
-  CHECK(t.table.told(r) == 0);
-  t.table.tell(r);
-  CHECK(t.table.told(r) == 3);
+  CHECK(t.table.sent(r) == 0);
+  t.table.mark_sent(r);
+  CHECK(t.table.sent(r) == 3);
   fill(t.table, r, {4});
-  CHECK(t.table.told(r) == 3);
+  CHECK(t.table.sent(r) == 3);
   SECTION("growth that is taken back was never told") {
     t.table.truncate(r, 3);
-    CHECK(t.table.told(r) == 3);
+    CHECK(t.table.sent(r) == 3);
   }
   SECTION("what comes where a row was cut is news, whatever was there before") {
     t.table.truncate(r, 1);
-    CHECK(t.table.told(r) == 1);
+    CHECK(t.table.sent(r) == 1);
     fill(t.table, r, {8, 9});
-    CHECK(t.table.told(r) == 1);
+    CHECK(t.table.sent(r) == 1);
   }
   SECTION("another block is news from there on") {
     t.table.replace(r, 1, 9);
-    CHECK(t.table.told(r) == 1);
+    CHECK(t.table.sent(r) == 1);
   }
   SECTION("another owner of the row knows nothing") {
     REQUIRE(t.table.release_row(r) == status::ok);
     REQUIRE(t.table.acquire_row() == r);
     fill(t.table, r, {1, 2, 3});
-    CHECK(t.table.told(r) == 0);
+    CHECK(t.table.sent(r) == 0);
   }
 }
 
@@ -146,10 +146,10 @@ TEST_CASE("block_table: no call allocates", "[kv]") {
   for (block_id& id : t.table.extend(a, 3)) id = 1;
   for (block_id& id : t.table.extend(b, 4)) id = 2;
   fits &= t.table.extend(b, 1).empty();
-  t.table.tell(a);
+  t.table.mark_sent(a);
   t.table.truncate(a, 1);
   t.table.replace(a, 0, 7);
-  fits &= t.table.told(a) == 0;
+  fits &= t.table.sent(a) == 0;
   fits &= t.table.release_row(a) == status::ok;
   const std::size_t allocations = guard.allocations();
   CHECK(allocations == 0);

@@ -66,8 +66,8 @@ struct record {
   Hash hash{};
   Hash parent{};
   std::size_t depth = 0;
-  double wished = 0;  // of the policy: a time, or a session
-  bool has_wish = false;
+  double hint = 0;  // of the policy: a time, or a session
+  bool has_hint = false;
   double at = 0;           // of a cached block: what the policy goes by,
   std::uint64_t turn = 0;  // and when it became cached
 };
@@ -78,7 +78,7 @@ struct rule;
 template <>
 struct rule<tessera::kv::lru> {
   template <class R>
-  static void wish(R&, double, double) {}
+  static void retain(R&, double, double) {}
   template <class R>
   static double moment(const R&, double) {
     return 0;
@@ -87,31 +87,31 @@ struct rule<tessera::kv::lru> {
 template <>
 struct rule<tessera::kv::keep_until<>> {
   template <class R>
-  static void wish(R& r, double w, double) {
-    r.wished = std::max(r.wished, w);
+  static void retain(R& r, double w, double) {
+    r.hint = std::max(r.hint, w);
   }
   template <class R>
   static double moment(const R& r, double now) {
-    return std::max(r.wished, now);
+    return std::max(r.hint, now);
   }
 };
 template <>
 struct rule<tessera::kv::next_use<>> {
   template <class R>
-  static void wish(R& r, double w, double now) {
-    const bool still_to_come = r.has_wish && r.wished > now;
-    if (!still_to_come || w <= r.wished) r.wished = w;
-    r.has_wish = true;
+  static void retain(R& r, double w, double now) {
+    const bool still_to_come = r.has_hint && r.hint > now;
+    if (!still_to_come || w <= r.hint) r.hint = w;
+    r.has_hint = true;
   }
   template <class R>
   static double moment(const R& r, double now) {
-    return r.has_wish && r.wished > now ? -r.wished : -1e9;
+    return r.has_hint && r.hint > now ? -r.hint : -1e9;
   }
 };
 template <>
 struct rule<tessera::kv::by_depth<beginnings>> {
   template <class R>
-  static void wish(R&, double, double) {}
+  static void retain(R&, double, double) {}
   template <class R>
   static double moment(const R& r, double now) {
     return now + beginnings{}(r.depth).ticks();
@@ -120,8 +120,8 @@ struct rule<tessera::kv::by_depth<beginnings>> {
 template <>
 struct rule<tessera::kv::by_session<5>> {
   template <class R>
-  static void wish(R& r, double w, double) {
-    r.wished = w;
+  static void retain(R& r, double w, double) {
+    r.hint = w;
   }
   template <class R>
   static double moment(const R&, double) {
@@ -149,14 +149,14 @@ struct model {
     std::array<std::size_t, 5> of_session{};
     if constexpr (std::is_same_v<Policy, tessera::kv::by_session<5>>) {
       for (std::size_t i = 0; i != block.size(); ++i) {
-        if (cached(i)) ++of_session[static_cast<std::size_t>(block[i].wished)];
+        if (cached(i)) ++of_session[static_cast<std::size_t>(block[i].hint)];
       }
     }
     const auto most = static_cast<double>(std::max_element(of_session.begin(), of_session.end()) - of_session.begin());
     block_id best = no_index;
     for (std::size_t i = 0; i != block.size(); ++i) {
       if (!cached(i)) continue;
-      if (std::is_same_v<Policy, tessera::kv::by_session<5>> && block[i].wished != most) continue;
+      if (std::is_same_v<Policy, tessera::kv::by_session<5>> && block[i].hint != most) continue;
       const auto id = static_cast<block_id>(i);
       if (best == no_index || std::tuple{block[i].at, block[i].turn} < std::tuple{block[best].at, block[best].turn}) {
         best = id;
@@ -180,7 +180,7 @@ struct model {
   bool share(block_id id) {
     if (block[id].references == 0 && !block[id].published) return false;
     // What is kept is kept for one use.
-    if (std::is_same_v<Policy, tessera::kv::keep_until<>> && block[id].references == 0) block[id].wished = 0;
+    if (std::is_same_v<Policy, tessera::kv::keep_until<>> && block[id].references == 0) block[id].hint = 0;
     ++block[id].references;
     return true;
   }
@@ -201,7 +201,7 @@ struct model {
     if (b.references == 0 || b.published) return;
     b.published = true;
     b.hash = hash, b.parent = parent, b.depth = depth;
-    b.wished = 0, b.has_wish = false;
+    b.hint = 0, b.has_hint = false;
   }
   [[nodiscard]] bool knows(const Hash& h) const {
     return std::any_of(block.begin(), block.end(), [&](const auto& b) { return b.published && b.hash == h; });
@@ -318,7 +318,7 @@ TEMPLATE_TEST_CASE("eviction: agrees with a slow model through random operations
           m.now += static_cast<double>(below(3));
           if constexpr (requires { c.cache.advance(time_point{}); }) c.cache.advance(time_point::at_seconds(m.now));
         }
-      } else {  // for good: publish, wish, hear
+      } else {  // for good: publish, retain, hear
         window.clear();
         for (std::size_t k = below(4); k-- != 0;) {
           const auto id = static_cast<block_id>(below(n));
@@ -335,11 +335,11 @@ TEMPLATE_TEST_CASE("eviction: agrees with a slow model through random operations
         if (m.block[id].references != 0 && m.block[id].published) {
           const auto w = static_cast<double>(below(5));
           if constexpr (std::is_same_v<policy, tessera::kv::by_session<5>>) {
-            c.cache.wish({&id, 1}, static_cast<std::uint32_t>(w));
-            rule<policy>::wish(m.block[id], w, m.now);
-          } else if constexpr (requires { c.cache.wish({&id, 1}, time_point{}); }) {
-            c.cache.wish({&id, 1}, time_point::at_seconds(m.now + 3 * w));
-            rule<policy>::wish(m.block[id], m.now + 3 * w, m.now);
+            c.cache.retain({&id, 1}, static_cast<std::uint32_t>(w));
+            rule<policy>::retain(m.block[id], w, m.now);
+          } else if constexpr (requires { c.cache.retain({&id, 1}, time_point{}); }) {
+            c.cache.retain({&id, 1}, time_point::at_seconds(m.now + 3 * w));
+            rule<policy>::retain(m.block[id], m.now + 3 * w, m.now);
           }
         }
         if (below(60) == 0) {
@@ -379,7 +379,7 @@ TEST_CASE("eviction: kept until its time, and then as cold as if used then", "[k
   std::array<block_id, 3> ids{};
   REQUIRE(c.cache.allocate(ids) == status::ok);
   for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
-  c.cache.wish(std::span{ids}.first(1), time_point::at_seconds(5));
+  c.cache.retain(std::span{ids}.first(1), time_point::at_seconds(5));
   const auto give = [&](block_id id, double now) {
     c.cache.advance(time_point::at_seconds(now));
     REQUIRE(c.cache.release(id) == status::ok);
@@ -407,26 +407,26 @@ TEST_CASE("eviction: a block that was kept and is used again is kept no longer, 
   std::array<block_id, 2> ids{};
   REQUIRE(c.cache.allocate(ids) == status::ok);
   for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
-  c.cache.wish(std::span{ids}.first(1), time_point::at_seconds(100));
+  c.cache.retain(std::span{ids}.first(1), time_point::at_seconds(100));
   REQUIRE(c.cache.release(block_id{0}) == status::ok);
   c.cache.advance(time_point::at_seconds(1));
   // The next turn takes it.
   REQUIRE(c.cache.share(block_id{0}) == status::ok);
-  if (asks_again) c.cache.wish(std::span{ids}.first(1), time_point::at_seconds(50));
+  if (asks_again) c.cache.retain(std::span{ids}.first(1), time_point::at_seconds(50));
   REQUIRE(c.cache.release(block_id{0}) == status::ok);
   c.cache.advance(time_point::at_seconds(2));
   REQUIRE(c.cache.release(block_id{1}) == status::ok);
   CHECK(c.cache.allocate() == (asks_again ? 1 : 0));
 }
 
-TEST_CASE("eviction: a use that is undone leaves what was wished", "[kv]") {
+TEST_CASE("eviction: a use that is undone leaves the hint", "[kv]") {
   using cache = tessera::kv::basic_prefix_cache<tessera::kv::keep_until<>>;
   on_heap<cache> c{2};
   std::array<block_id, 2> ids{};
   REQUIRE(c.cache.allocate(ids) == status::ok);
   for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
   const auto kept = std::span{ids}.first(1);
-  c.cache.wish(kept, time_point::at_seconds(100));
+  c.cache.retain(kept, time_point::at_seconds(100));
   // A plan evicts its request, another takes it up, and the plan is abandoned.
   REQUIRE(c.cache.release(kept) == status::ok);
   REQUIRE(c.cache.share(kept) == status::ok);
@@ -445,7 +445,7 @@ TEST_CASE("eviction: what is used last goes first, what is not expected before t
   for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
   for (const double step : {0, 1, 2}) {
     const auto id = static_cast<block_id>(step);
-    c.cache.wish({&id, 1}, time_point::at_seconds(10 - step));
+    c.cache.retain({&id, 1}, time_point::at_seconds(10 - step));
   }
   REQUIRE(c.cache.release(ids) == status::ok);
   for (const block_id id : {3U, 0U, 1U, 2U}) CHECK(c.cache.allocate() == id);
@@ -457,8 +457,8 @@ TEST_CASE("eviction: the session with most gives first", "[kv]") {
   std::array<block_id, 6> ids{};
   REQUIRE(c.cache.allocate(ids) == status::ok);
   for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
-  c.cache.wish(std::span{ids}.first(1), 1U);  // one block of session 1, the oldest; five of session 2
-  c.cache.wish(std::span{ids}.last(5), 2U);
+  c.cache.retain(std::span{ids}.first(1), 1U);  // one block of session 1, the oldest; five of session 2
+  c.cache.retain(std::span{ids}.last(5), 2U);
   for (const block_id id : ids) REQUIRE(c.cache.release(id) == status::ok);
   for (const block_id id : {1U, 2U, 3U, 4U}) CHECK(c.cache.allocate() == id);
   CHECK(c.cache.allocate() == 0);  // as much, and the lower number
@@ -530,7 +530,7 @@ TEMPLATE_TEST_CASE("eviction: no call allocates, and unaligned memory will do", 
     std::array<block_id, 9> ids{};
     fine &= cache.allocate(ids) == status::ok;
     for (const block_id id : ids) fine &= cache.publish(id, hash_number<hash>(id)) == status::ok;
-    if constexpr (requires { cache.wish(ids, time_point{}); }) cache.wish(ids, time_point{});
+    if constexpr (requires { cache.retain(ids, time_point{}); }) cache.retain(ids, time_point{});
     fine &= cache.release(ids) == status::ok;
     fine &= cache.share(ids) == status::ok;
     cache.undo_share(ids);

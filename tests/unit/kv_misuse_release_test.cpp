@@ -33,13 +33,13 @@ TEST_CASE("unchecked, a block table ignores a row that is not in use") {
     CHECK(table.row(r).empty());
     CHECK(table.size(r) == 0);
     CHECK(table.extend(r, 1).empty());
-    CHECK(table.told(r) == 0);
-    CHECK(table.told_size(r) == 0);
+    CHECK(table.sent(r) == 0);
+    CHECK(table.sent_size(r) == 0);
     CHECK(table.unread_from(r) == 0);
     CHECK_FALSE(table.is_cut(r));
     table.truncate(r, 0);
     table.replace(r, 0, kv::block_id{7});
-    table.tell(r);
+    table.mark_sent(r);
   }
   // Nor does one reach past the end of a row in use.
   table.replace(row, 2, kv::block_id{7});

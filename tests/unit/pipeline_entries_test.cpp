@@ -309,7 +309,7 @@ TEST_CASE("forget_prefixes: one that is swapped out brings back what no other is
   e.end_all();
 }
 
-TEST_CASE("twins: prompts that were computed side by side are both found, each as long as it is there") {
+TEST_CASE("duplicates: prompts that were computed side by side are both found, each as long as it is there") {
   // Two with one prompt in one step. The first ends, and its blocks are evicted; the second still has the prefix.
   cached_engine e{{.blocks = 100, .block_size = 16_tok, .residents = 8, .max_length = 1600_tok}};
   e.submit_hashed(324, 2, 20, 20);

@@ -116,16 +116,16 @@ TEST_CASE("groups: a prefix is found as far as all groups can serve it") {
 
 namespace {
 
-/// The least recently used, and how often something was wished for a block.
+/// The least recently used, and how often a hint was given for a block.
 struct heard_of : kv::lru {
   using lru::lru;
-  using wish_type = int;
-  static inline std::size_t wishes = 0;
+  using retention_type = int;
+  static inline std::size_t hints = 0;
   template <class R>
-  [[nodiscard]] static int wish(const R&) noexcept {
+  [[nodiscard]] static int retention_of(const R&) noexcept {
     return 0;
   }
-  void wish(kv::block_id, int) noexcept { ++wishes; }
+  void retain(kv::block_id, int) noexcept { ++hints; }
 };
 
 }  // namespace
@@ -137,16 +137,16 @@ TEST_CASE("groups: an order of eviction hears of a block when it is findable, an
   request r;
   write(r, 1600_tok);
   REQUIRE(s.submit(r, {}) == status::accepted);
-  heard_of::wishes = 0;
+  heard_of::hints = 0;
   std::size_t steps = 0;
   for (; r.state().computed < r.prompt - 1_tok && steps != 1000; ++steps) step(s, {.token_budget = 16_tok});
   REQUIRE(steps == 100);
   // 400, 400 and 200 blocks, each once, and not all that there are in each step.
-  CHECK(heard_of::wishes <= 400 + 400 + 200);
-  CHECK(heard_of::wishes >= 400 + 400 + 200 - 3);
-  heard_of::wishes = 0;
+  CHECK(heard_of::hints <= 400 + 400 + 200);
+  CHECK(heard_of::hints >= 400 + 400 + 200 - 3);
+  heard_of::hints = 0;
   REQUIRE(s.finish(r) == status::ok);
-  CHECK(heard_of::wishes >= 400);
+  CHECK(heard_of::hints >= 400);
 }
 
 TEST_CASE("groups: a model with a recurrent state has no drafts, one with windows gives back what was refused") {

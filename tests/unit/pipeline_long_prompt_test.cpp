@@ -80,12 +80,12 @@ TEST_CASE("long prompts: nothing of a step is lost when those that wait cannot s
 
 TEST_CASE("long prompts: with max_chunk only that binds, and as large as the budget it puts prompts in turn") {
   engine_of<fcfs<request>> e{large};
-  const step_limits in_turn{.max_chunk = 8192_tok};
+  const step_limits chunked{.max_chunk = 8192_tok};
   e.submit(400'000, 100);
-  e.step(in_turn);
+  e.step(chunked);
   const request& small = e.submit(100, 100);
   e.count_from_here();
-  for (; small.generated() == 0_tok && e.steps < 100; e.step(in_turn)) {
+  for (; small.generated() == 0_tok && e.steps < 100; e.step(chunked)) {
   }
   CHECK(e.steps == 48);
 }

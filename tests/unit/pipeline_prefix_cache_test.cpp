@@ -207,7 +207,7 @@ struct wide_request : request_hook {
 };
 
 TEST_CASE("prompts with hashes that agree in 64 bits share nothing where they have 128") {
-  using cache = kv::basic_prefix_cache<kv::lru, kv::nobody_hears, kv::hash128>;
+  using cache = kv::basic_prefix_cache<kv::lru, kv::null_sink, kv::hash128>;
   step_engine<scheduler_with<cache, wide_request>> e{{.blocks = 20, .block_size = 16_tok, .residents = 4}};
   const auto run = [&](std::uint64_t high) {
     wide_request& r = e.add(49, 1);

@@ -260,7 +260,7 @@ TEST_CASE("a held back request is not matched again because another starts befor
   CHECK(seen.matched == 0);  // the small ones have no hashes
 }
 
-TEST_CASE("a refusal is right, remembered or not, where the blocks found have many twins") {
+TEST_CASE("a refusal is right, remembered or not, where the blocks found have many duplicates") {
   std::vector<int> starts;
   for (const bool remember : {true, false}) {
     using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit::always, kv::prefix_cache>;

@@ -128,15 +128,15 @@ struct two_sets {
     }
   }
   [[nodiscard]] static bool before(const request* x, const request* y) {
-    const auto rank = [](const request& r) { return r.state().restarted ? 0 : r.state().guest ? 2 : 1; };
+    const auto rank = [](const request& r) { return r.state().restarted ? 0 : r.state().backfilled ? 2 : 1; };
     if (rank(*x) != rank(*y)) return rank(*x) < rank(*y);
     return order::fcfs::before(*x, *y);
   }
   void check() {
     std::sort(in.begin(), in.end(), before);
     REQUIRE(std::equal(in.begin(), in.end(), residents.all().begin(), residents.all().end()));
-    const auto guests = std::count_if(in.begin(), in.end(), [](const request* r) { return r->state().guest; });
-    REQUIRE(residents.guests() == static_cast<std::size_t>(guests));
+    const auto backfilled = std::count_if(in.begin(), in.end(), [](const request* r) { return r->state().backfilled; });
+    REQUIRE(residents.guests() == static_cast<std::size_t>(backfilled));
   }
 
   std::vector<std::byte> memory;
@@ -149,20 +149,20 @@ struct two_sets {
 
 }  // namespace
 
-TEST_CASE("residents: those that began anew first, guests last, each in order") {
+TEST_CASE("residents: those that began anew first, backfilled requests last, each in order") {
   two_sets s{6};
   request_access::state(s.all[4]).restarted = true;
-  request_access::state(s.all[1]).guest = true;
-  request_access::state(s.all[0]).guest = true;
+  request_access::state(s.all[1]).backfilled = true;
+  request_access::state(s.all[0]).backfilled = true;
   s.all[3].priority = 1;
   s.all[1].priority = 7;
   for (request& r : s.all) s.residents.insert(r);
   const std::vector<request*> expected{&s.all[4], &s.all[3], &s.all[2], &s.all[5], &s.all[1], &s.all[0]};
   CHECK(std::equal(expected.begin(), expected.end(), s.residents.all().begin(), s.residents.all().end()));
   CHECK(s.residents.guests() == 2);
-  for (request* r : {&s.all[1], &s.all[0]}) {  // as the scheduler does with guests that are guests no more
+  for (request* r : {&s.all[1], &s.all[0]}) {  // as the scheduler does with requests that are backfilled no more
     s.residents.erase(*r);
-    request_access::state(*r).guest = false;
+    request_access::state(*r).backfilled = false;
     s.residents.insert(*r);
   }
   CHECK(s.residents.guests() == 0);
@@ -193,7 +193,7 @@ TEST_CASE("residents: many come, go and change their places at once, as one by o
         r.priority = static_cast<int>(random() % 5);
         auto& state = request_access::state(r);
         state.restarted = one_in(6);
-        state.guest = !state.restarted && one_in(4);
+        state.backfilled = !state.restarted && one_in(4);
       };
       for (request* r : move) {
         change(*r);

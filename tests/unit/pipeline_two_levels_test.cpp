@@ -119,7 +119,7 @@ TEST_CASE("half of a prefix is on the device, the rest on the host") {
 }
 
 TEST_CASE("what a swapped request brought back stays on the host for others; nothing is copied out twice") {
-  using cache = kv::two_level_cache<kv::lru, kv::nobody_hears, std::uint64_t, false>;
+  using cache = kv::two_level_cache<kv::lru, kv::null_sink, std::uint64_t, false>;
   engine<cache> e{{.blocks = 12, .block_size = 16_tok, .residents = 4, .host_blocks = 40}};
   request& low = add(e, 6, 1, 40);
   e.submit(low);

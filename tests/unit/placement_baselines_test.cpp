@@ -6,7 +6,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <array>
@@ -62,16 +62,16 @@ TEST_CASE("join_shortest_queue: the fewest requests, then in turn; as by sorting
       if (all[i].requests == least->requests) equals.push_back(i);
     }
     CHECK(placement::join_shortest_queue{}(all) == static_cast<std::size_t>(least - all.begin()));
-    CHECK(shortest(std::span<const queue_view>{all}) == tessera_test::in_turn(equals, turn));
+    CHECK(shortest(std::span<const queue_view>{all}) == tessera_test::round_robin(equals, turn));
   }
 }
 
 TEST_CASE("turn: equals are chosen each as often as the others, whatever else there is") {
   placement::join_shortest_queue shortest;
-  tessera_test::check_in_turn({0, 1, 2}, 3, [&] { return shortest(std::vector<queue_view>(3)); });
+  tessera_test::check_round_robin({0, 1, 2}, 3, [&] { return shortest(std::vector<queue_view>(3)); });
   // Not those that follow a busy one more often, as if the look began one further each time.
   const std::vector<queue_view> gaps{{0}, {1}, {1}, {1}, {0}, {0}, {7}};
-  tessera_test::check_in_turn({0, 4, 5}, gaps.size(), [&] { return shortest(gaps); });
+  tessera_test::check_round_robin({0, 4, 5}, gaps.size(), [&] { return shortest(gaps); });
   CHECK(shortest(std::vector<queue_view>{}) == nowhere);
   const placement::turn before = shortest.ties;
   CHECK(shortest(std::vector<queue_view>{}) == nowhere);  // none had a turn
@@ -139,7 +139,7 @@ std::size_t when_tight(const std::vector<kv_view>& all, std::size_t current, blo
   for (const auto& [held, i] : candidates) {
     if (held == least) equals.push_back(i);
   }
-  return equals.front() == current ? current : tessera_test::in_turn(equals, turn);
+  return equals.front() == current ? current : tessera_test::round_robin(equals, turn);
 }
 
 TEST_CASE("migrate_when_tight: as the rule word for word, on random clusters") {
@@ -166,7 +166,7 @@ TEST_CASE("migrate_when_tight: as the rule word for word, on random clusters") {
   }
   CHECK(moved > 1000);
   const std::vector<kv_view> alike{{blocks{50}, {}}, {blocks{9}, {}}, {blocks{9}, {}}, {blocks{10}, {}}};
-  tessera_test::check_in_turn({1, 2}, 4, [&] { return policy(alike, 0, blocks{1}, blocks{5}); });
+  tessera_test::check_round_robin({1, 2}, 4, [&] { return policy(alike, 0, blocks{1}, blocks{5}); });
 }
 
 TEST_CASE("placement baselines: allocate nothing") {

@@ -4,7 +4,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ std::size_t by_sorting(const std::vector<view>& instances, bool waiting, std::si
   for (const auto& [load, requests, i] : all) {
     if (load == std::get<0>(all.front()) && requests == std::get<1>(all.front())) equals.push_back(i);
   }
-  return tessera_test::in_turn(equals, turn);
+  return tessera_test::round_robin(equals, turn);
 }
 
 constexpr std::array<view, 3> three{view{blocks{5}, 1, blocks{0}}, view{blocks{3}, 9, blocks{9}},
@@ -63,9 +63,9 @@ TEST_CASE("least_kv: least KV, then fewer requests, then in turn") {
   const std::vector<view> alike{{blocks{1}, 2}, {blocks{1}, 3}, {blocks{1}, 2}, {blocks{2}, 0}, {blocks{1}, 2}};
   CHECK(least_kv{}(alike) == 0);
   least_kv policy;
-  tessera_test::check_in_turn({0, 2, 4}, alike.size(), [&] { return policy(alike); });
+  tessera_test::check_round_robin({0, 2, 4}, alike.size(), [&] { return policy(alike); });
   least_load other;
-  tessera_test::check_in_turn({0, 2, 4}, alike.size(), [&] { return other(alike); });
+  tessera_test::check_round_robin({0, 2, 4}, alike.size(), [&] { return other(alike); });
 }
 
 TEST_CASE("least_kv and least_load: as by sorting, over any range, without allocation") {

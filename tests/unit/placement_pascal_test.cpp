@@ -4,7 +4,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -41,7 +41,7 @@ std::size_t argmin(const std::vector<view>& all, const std::set<std::size_t>& E,
     if (!selected.empty() && than(i) < than(selected.front())) selected.clear();
     if (selected.empty() || than(i) == than(selected.front())) selected.push_back(i);
   }
-  return tessera_test::in_turn(selected, turn);
+  return tessera_test::round_robin(selected, turn);
 }
 
 std::size_t algorithm_1(const std::vector<view>& I, std::size_t& turn) {
@@ -159,11 +159,11 @@ TEST_CASE("pascal placement: equals are chosen in turn, each as often as the oth
   std::vector<view> all(5);
   all[1].slo_met = all[2].slo_met = false;
   placement::pascal_arrival arrival;
-  tessera_test::check_in_turn({0, 3, 4}, 5, [&] { return arrival(all); });
+  tessera_test::check_round_robin({0, 3, 4}, 5, [&] { return arrival(all); });
   placement::pascal_migrate_adaptively adaptively;
-  tessera_test::check_in_turn({0, 3, 4}, 5, [&] { return adaptively(all, 1, blocks{1}, blocks{1}); });
+  tessera_test::check_round_robin({0, 3, 4}, 5, [&] { return adaptively(all, 1, blocks{1}, blocks{1}); });
   for (view& v : all) v.slo_met = false;
-  tessera_test::check_in_turn({0, 1, 2, 3, 4}, 5, [&] { return arrival(all); });
+  tessera_test::check_round_robin({0, 1, 2, 3, 4}, 5, [&] { return arrival(all); });
 }
 
 TEST_CASE("pascal placement: nowhere among none") {

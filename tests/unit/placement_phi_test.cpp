@@ -4,7 +4,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <array>
@@ -39,7 +39,7 @@ std::size_t by_sorting(const std::vector<view>& workers, std::size_t& turn) {
   for (const auto& [phi, requests, i] : all) {
     if (phi == std::get<0>(all.front()) && requests == std::get<1>(all.front())) equals.push_back(i);
   }
-  return tessera_test::in_turn(equals, turn);
+  return tessera_test::round_robin(equals, turn);
 }
 
 constexpr std::array<view, 3> three{view{0.5, 0}, view{0.75, 9}, view{-3, 0}};
@@ -57,9 +57,9 @@ TEST_CASE("highest_phi: the most freeness, then fewer requests, then in turn; ne
   CHECK(highest_phi{}(std::vector<view>{{-7, 9}, {nan, 0}}) == 0);
   const std::vector<view> alike{{0.5, 2}, {nan, 0}, {0.5, 2}, {0.5, 3}, {0.25, 0}, {0.5, 2}};
   highest_phi policy;
-  tessera_test::check_in_turn({0, 2, 5}, alike.size(), [&] { return policy(alike); });
+  tessera_test::check_round_robin({0, 2, 5}, alike.size(), [&] { return policy(alike); });
   const std::vector<view> unknown{{nan, 1}, {nan, 1}, {nan, 2}};
-  tessera_test::check_in_turn({0, 1}, 3, [&] { return policy(unknown); });
+  tessera_test::check_round_robin({0, 1}, 3, [&] { return policy(unknown); });
 }
 
 TEST_CASE("highest_phi and phi_index: as by sorting, at every step") {
@@ -200,7 +200,7 @@ TEST_CASE("phasor router: workers that are idle again and again get requests in 
   phasor_router router{memory, storage.limits()};
   for (const std::size_t w : {0U, 1U, 3U, 4U}) router.open(w, v100);
   router.join(3, tokens{100});
-  tessera_test::check_in_turn({0, 1, 4}, 5, [&] {
+  tessera_test::check_round_robin({0, 1, 4}, 5, [&] {
     const std::size_t w = router.route(tokens{50});
     router.leave(w, tokens{50});
     return w;

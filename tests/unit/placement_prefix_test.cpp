@@ -4,7 +4,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
-#include "support/in_turn.hpp"
+#include "support/round_robin.hpp"
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ std::size_t by_sorting(const std::vector<view>& all, Key key, std::size_t& turn)
     if (!equals.empty() && key(all[i]) < key(all[equals.front()])) equals.clear();
     if (equals.empty() || key(all[i]) == key(all[equals.front()])) equals.push_back(i);
   }
-  return tessera_test::in_turn(equals, turn);
+  return tessera_test::round_robin(equals, turn);
 }
 
 constexpr std::array<view, 2> two{view{3, tokens{0}, tokens{10}}, view{5, tokens{6}, tokens{4}}};
@@ -60,7 +60,7 @@ TEST_CASE("lmetric: new tokens times batch size, then fewer tokens, then fewer r
   CHECK(lmetric{}(std::vector<view>{has(2, 100), has(1, 100)}) == 1);
   const std::vector<view> alike{has(1, 0), has(2, 50), has(4, 75), has(2, 50), has(9, 0), has(4, 75)};
   lmetric policy;
-  tessera_test::check_in_turn({2, 5}, alike.size(), [&] { return policy(alike); });
+  tessera_test::check_round_robin({2, 5}, alike.size(), [&] { return policy(alike); });
 }
 
 TEST_CASE("prefix_affinity: most of the prefix within the bound, else the fewest requests") {
@@ -78,9 +78,9 @@ TEST_CASE("prefix_affinity: most of the prefix within the bound, else the fewest
   CHECK(prefix_affinity{.bound = 1}(std::vector<view>{has(9, 64), has(3, 32), has(1, 0)}) == 2);
   const std::vector<view> alike{has(1, 32), has(1, 0), has(1, 32), has(1, 32)};
   prefix_affinity policy;
-  tessera_test::check_in_turn({0, 2, 3}, alike.size(), [&] { return policy(alike); });
+  tessera_test::check_round_robin({0, 2, 3}, alike.size(), [&] { return policy(alike); });
   const std::vector<view> none{has(1, 0), has(2, 0), has(1, 0)};
-  tessera_test::check_in_turn({0, 2}, none.size(), [&] { return policy(none); });
+  tessera_test::check_round_robin({0, 2}, none.size(), [&] { return policy(none); });
 }
 
 TEST_CASE("lmetric and prefix_affinity: as the rules word for word, over any range, without allocation") {

@@ -260,12 +260,12 @@ TEMPLATE_TEST_CASE("decodes do not starve while prompts keep coming (sglang 3254
 }
 
 TEST_CASE("prompts of ten beginnings compute each beginning once (sglang 2442, xllm 1743, vllm 9643)", "[reports]") {
-  const bool in_turn = GENERATE(true, false);
-  CAPTURE(in_turn);
+  const bool round_robin = GENERATE(true, false);
+  CAPTURE(round_robin);
   caching e{{.blocks = 20'000, .residents = 256}, {.watermark = 0}};
   for (std::uint64_t i = 0; i != 220; ++i) {
     request& r = e.add(21 * 16, 0);
-    const std::uint64_t beginning = in_turn ? i % 10 : i / 22;
+    const std::uint64_t beginning = round_robin ? i % 10 : i / 22;
     for (std::uint64_t k = 0; k != 20; ++k) r.hashes.push_back((beginning * 1000 + k + 1) * 0x9e37'79b9'7f4a'7c15ULL);
     r.hashes.push_back((1'000'000 + i) * 0x9e37'79b9'7f4a'7c15ULL);
     e.submit(r);

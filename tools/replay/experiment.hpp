@@ -284,7 +284,7 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
       own.options = s == 0 ? at.options : sim::size_cluster(at.setting, at.cluster, own.rows, seed);
     });
     std::size_t told = 0;
-    const auto tell = [&](std::size_t done) {
+    const auto notify = [&](std::size_t done) {
       all_done += done - told;
       told = done;
       pace.update(job, static_cast<double>(done));
@@ -306,14 +306,14 @@ void run_all(experiment& e, sim::progress_bar& bar, std::mutex& one_at_a_time, t
         signals.check();
         if (done - told < 256) return;  // now and then: other runs draw as well
         const std::lock_guard<std::mutex> one{one_at_a_time};
-        tell(done);
+        notify(done);
       });
       if (answer) answer->finish(r);
       evaluate(r, e.slo, options.faults);
       if (e.swept || (s != 0 && !e.keeps_all)) r.requests = {};
       if (e.swept || s != 0) r.timeline = {};
       const std::lock_guard<std::mutex> one{one_at_a_time};
-      tell(own.rows.size());
+      notify(own.rows.size());
       pace.end(job, bar.seconds());
       e.run(x, p, s) = std::move(r);
       if (answer) e.explained[p] = std::move(answer);

@@ -22,13 +22,13 @@ struct admission_view {
   tokens block_size{};            ///< Tokens per block.
   std::span<R* const> residents;  ///< Requests that run and keep their blocks, in rank order.
   std::span<R* const> admitted;   ///< Requests admitted earlier in this plan.
-  std::span<const std::uint32_t> own{};  ///< By row: blocks that are not shared.
+  std::span<const std::uint32_t> exclusive{};  ///< By row: blocks that are not shared.
 
   /// Blocks that become free when a resident or admitted request ends. A lower bound: prefix blocks that other requests
   /// hold stay. With a store that does not count sharers (`kv::block_pool`) it is an upper bound once a request was
   /// forked. O(1).
   [[nodiscard]] blocks gives_back(const R& r) const noexcept {
-    return r.state().row < own.size() ? blocks{own[r.state().row]} : blocks{};
+    return r.state().row < exclusive.size() ? blocks{exclusive[r.state().row]} : blocks{};
   }
 };
 

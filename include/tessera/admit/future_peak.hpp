@@ -20,7 +20,7 @@ struct max_output_bound {
 };
 
 /// Admits a candidate only if the KV of all running requests fits at its future peak. A request that ends soon gives
-/// its blocks back before long requests need them. With `rank::drawn_length` as the predictor this is LightLLM's
+/// its blocks back before long requests need them. With `rank::sampled_length` as the predictor this is LightLLM's
 /// Past-Future scheduling.
 /// When to use: output lengths are bounded by `max_output` or predicted, and preemptions are expensive.
 ///

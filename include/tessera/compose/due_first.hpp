@@ -43,7 +43,8 @@ using due_first_request = request_hook_for<order::earliest_due<>>;
 ///   answers. It is at most what `headroom::prefill_cost::within` allows for the time that a decode step leaves of half
 ///   the target TPOT. It is at least a block, so that prompts progress even if no time is left. `token_budget` stays at
 ///   the engine's capacity;
-/// - placement by headroom, `placement::least_in_line`, over the smaller of Phi_T and Phi_S. Phi_T is about the prompts
+/// - placement by headroom, `placement::least_prefill_backlog`, over the smaller of Phi_T and Phi_S. Phi_T is about the
+/// prompts
 ///   that wait on an instance. Phi_S is its memory when all its requests have their expected length. While both are
 ///   plenty, the added latency in seconds decides, for the request and for others. When reasoning ends,
 ///   `placement::migrate_when_tight` decides.

@@ -265,7 +265,7 @@ class ledger_book {
   }
   [[nodiscard]] double time_phi(replica_id id) const noexcept {
     const double budget = replicas_[id].what.prefill.budget.flops();
-    return budget > 0 ? 1.0 - views_[id].line / budget : 1.0;
+    return budget > 0 ? 1.0 - views_[id].prefill_backlog / budget : 1.0;
   }
   void refresh(replica_id id) noexcept {
     const entry& r = replicas_[id];
@@ -279,7 +279,7 @@ class ledger_book {
     const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
     v.queued = r.counts.prefill.requests();
-    v.line = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
+    v.prefill_backlog = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
     v.time_phi = time_phi(id);
     v.phi = v.role == control::role::prefill
                 ? v.time_phi
@@ -444,7 +444,7 @@ class ledger_book {
   std::uint32_t* place_;           // The place of a replica in `open_`.
   reservations<Clock> book_;
   list<&held::by_time> named_{};
-  list<&held::in_turn> asking_{};
+  list<&held::asking> asking_{};
   list<&entry::by_time> by_time_{};  // Replicas that are not silent.
   std::size_t moving_ = 0;
 };

@@ -73,7 +73,7 @@ class ledger_moves : protected ledger_book<Clock> {
       return true;
     };
     for (std::uint32_t i = asking_.first; i != no_index && left != 0 && may_move();) {
-      const std::uint32_t next = book_.data()[i].in_turn.after;
+      const std::uint32_t next = book_.data()[i].asking.after;
       const held& h = book_.data()[i];
       if (h.started && !(now < h.rests_until) && gives(h.where)) {
         ask_no_more(i);

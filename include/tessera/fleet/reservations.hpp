@@ -69,7 +69,7 @@ struct reservation {
   std::uint32_t twin = no_index;  // The other end of its move.
   links there{};                  // Those of its replica.
   links by_time{};                // All, in the order in which they were last named.
-  links in_turn{};                // Those that ask where to go on.
+  links asking{};                 // Those that ask where to go on.
   std::uint32_t since = 0;        // Reports of its replica that were taken before it held blocks there.
   standing stands = standing::here;
   bool started = false;  // It has its first token.

@@ -10,7 +10,7 @@
 #include <tessera/fleet/event.hpp>
 #include <tessera/fleet/keyed_pool.hpp>
 #include <tessera/fleet/ledger.hpp>
-#include <tessera/fleet/share.hpp>
+#include <tessera/fleet/router_share.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,8 +36,8 @@ struct runtime_limits {
 /// How a runtime keeps its book, and which of several routers it is.
 struct runtime_settings {
   ledger_settings<> book{};     ///< The settings of its ledger.
-  share router{};               ///< Which router of how many; each has a runtime of its own.
-  bool keeps_to_share = false;  ///< It chooses from its `share` while one of that takes the request.
+  router_share router{};        ///< Which router of how many; each has a runtime of its own.
+  bool keeps_to_share = false;  ///< It chooses from its `router_share` while one of that takes the request.
   double report_s = 1;          ///< Between two reports of a replica, for what other routers send meanwhile.
 };
 
@@ -391,7 +391,7 @@ class runtime final : private port {
     return false;
   }
   /// What is the same for all that a replica is told. `refused` if it cannot.
-  status tell(bool abilities::*what, const char* cannot, const action& a) noexcept {
+  status send_setting(bool abilities::*what, const char* cannot, const action& a) noexcept {
     if (!may(a.replica, what, cannot)) return status::refused;
     return act(a) ? status::ok : status::exhausted;
   }
@@ -479,16 +479,17 @@ class runtime final : private port {
     if (!book_.contains(id)) return status::refused;
     if (actions_.full()) return status::exhausted;
     book_.set_range(id, from, to);
-    return tell(&abilities::ranges, "it cannot be told which lengths it serves",
-                {.what = action_kind::set_length_range, .replica = id, .low = from.count(), .high = to.count()});
+    return send_setting(
+        &abilities::ranges, "it cannot be told which lengths it serves",
+        {.what = action_kind::set_length_range, .replica = id, .low = from.count(), .high = to.count()});
   }
   status set_prefill_budget(replica_id id, tokens most) noexcept override {
-    return tell(&abilities::budgets, "its prompts per step cannot be bounded",
-                {.what = action_kind::set_prefill_budget, .replica = id, .low = most.count()});
+    return send_setting(&abilities::budgets, "its prompts per step cannot be bounded",
+                        {.what = action_kind::set_prefill_budget, .replica = id, .low = most.count()});
   }
   status set_order(replica_id id, order_parameter parameter, double value) noexcept override {
-    return tell(&abilities::orders, "its order has no parameters",
-                {.what = action_kind::set_order, .parameter = parameter, .replica = id, .value = value});
+    return send_setting(&abilities::orders, "its order has no parameters",
+                        {.what = action_kind::set_order, .parameter = parameter, .replica = id, .value = value});
   }
   status wake_after(double seconds, std::uint64_t what) noexcept override {
     if (alarms_.full()) return status::exhausted;

@@ -38,8 +38,9 @@ struct view {
   control::role role = control::role::mixed;  ///< What it does.
   /// Live requests without blocks on the device, as far as is known: the router's own without a first token.
   std::size_t queued = 0;
-  double line = 0;   ///< FLOPs of prompts that are left to compute, if the replica joined with what a prompt costs.
-  double error = 0;  ///< By how much `phi` may be wrong, see `placement::least_in_line`.
+  double prefill_backlog =
+      0;             ///< FLOPs of prompts that are left to compute, if the replica joined with what a prompt costs.
+  double error = 0;  ///< By how much `phi` may be wrong, see `placement::least_prefill_backlog`.
   double reported_s = -std::numeric_limits<double>::infinity();  ///< When it last reported; minus infinity: never.
   // What the replica has of the request at hand, for policies with a member `reads_prefixes`:
   tokens cached_tokens{};        ///< Tokens of the prompt that it would not compute.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
-#include <tessera/gate/overtakings.hpp>
+#include <tessera/gate/skip_limit.hpp>
 
 #include <array>
 #include <cstddef>
@@ -24,7 +24,7 @@ namespace gate {
 /// Starvation: without a bound, running adapters could be followed by requests of the same adapters for ever. Once
 /// `most_overtaken` requests with adapters have started behind the first skipped one, the adapter with the fewest users
 /// is closed. No request behind the skipped one starts with that adapter, until the skipped one starts or leaves
-/// (`gate::overtakings`). So a slot becomes free when those few users have ended, and other adapters go on. A parked
+/// (`gate::skip_limit`). So a slot becomes free when those few users have ended, and other adapters go on. A parked
 /// request that holds blocks keeps its slot.
 ///
 /// When to use: more adapters than fit. `gate::fair_tenants` beside it bounds the service of one adapter's users, if
@@ -32,9 +32,9 @@ namespace gate {
 /// @tparam MostSlots the capacity; `slots` may be smaller.
 template <std::size_t MostSlots = 32>
 struct basic_adapter_slots {
-  static constexpr bool passes = false;  ///< No request passes one that lacks blocks.
-  static constexpr bool screens = true;  ///< The first request of each adapter is asked for.
-  static constexpr bool counts = true;   ///< It is told which requests start and stop.
+  static constexpr bool backfills = false;  ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;     ///< The first request of each adapter is asked for.
+  static constexpr bool counts = true;      ///< It is told which requests start and stop.
 
   std::size_t slots = 8;            ///< Number of slots, from 1 to `MostSlots`.
   std::size_t most_overtaken = 64;  ///< This many requests with adapters may start behind the first that waits for a
@@ -47,7 +47,7 @@ struct basic_adapter_slots {
   };
   std::array<slot, MostSlots> held{};  ///< The first `used` are valid.
   std::size_t used = 0;                ///< Adapters that hold a slot.
-  overtakings line{};                  ///< The request that waits for a slot, and how many have overtaken it.
+  skip_limit limit{};                  ///< The request that waits for a slot, and how many have overtaken it.
   std::uint32_t closing = 0;           ///< In this plan: the adapter that gives its slot up once enough have overtaken.
 
   /// The request's adapter.
@@ -69,7 +69,7 @@ struct basic_adapter_slots {
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     if (candidate.adapter == 0) return passage::start;
     if (lacks_slot(candidate)) return passage::skip;
-    return candidate.adapter == closing && line.are_enough(most_overtaken) ? passage::skip : passage::start;
+    return candidate.adapter == closing && limit.are_enough(most_overtaken) ? passage::skip : passage::start;
   }
   /// The number of requests that use an adapter with a slot. O(slots).
   [[nodiscard]] constexpr std::size_t users(std::uint32_t adapter) const noexcept {
@@ -80,14 +80,14 @@ struct basic_adapter_slots {
   /// Begins a plan. O(slots).
   constexpr void begin() noexcept {
     for (std::size_t i = used; i-- != 0;) drop_unused(i);
-    line.begin();
+    limit.begin();
     closing = 0;
   }
   /// The requests of this adapter are skipped in this plan, by this gate or another one. O(slots).
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     if (!lacks_slot(r)) return;
-    line.skips(r, class_of(r));
+    limit.skips(r, class_of(r));
     // If another adapter gets fewer users, it becomes free earlier; so each plan makes progress.
     slot fewest{0, 0};
     for (const slot& s : std::span{held}.first(used)) {
@@ -102,7 +102,7 @@ struct basic_adapter_slots {
   constexpr void starts(const R& r) noexcept {
     if (r.adapter == 0) return;
     static_cast<void>(take(r.adapter));
-    line.starts(r);
+    limit.starts(r);
   }
   /// The request has come, and waits.
   template <schedulable R>
@@ -112,7 +112,7 @@ struct basic_adapter_slots {
   constexpr void started(const R& r) noexcept {
     if (r.adapter == 0) return;
     ++held[take(r.adapter)].users;
-    line.started(r);
+    limit.started(r);
   }
   /// `n` tokens were generated for it.
   template <schedulable R>
@@ -129,7 +129,7 @@ struct basic_adapter_slots {
   /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
-    line.left(r);
+    limit.left(r);
   }
 
  private:

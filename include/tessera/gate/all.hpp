@@ -21,8 +21,7 @@ namespace gate {
 /// @tparam Gates `gate_policy`s.
 template <class... Gates>
 struct all {
-  static constexpr bool passes = (Gates::passes || ... || false);                          ///< Whether one lets
-                                                                                           ///< requests pass.
+  static constexpr bool backfills = (Gates::backfills || ... || false);                    ///< Whether one backfills.
   static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< Whether one screens.
   static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< Whether one counts.
 
@@ -86,7 +85,7 @@ struct all {
 
   /// The strictest answer. Costs the sum of the gates' costs.
   template <schedulable R>
-    requires(passes || screens)
+    requires(backfills || screens)
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& view) const noexcept {
     passage strictest = passage::start;
     std::apply([&](const Gates&... g) noexcept { ((strictest = std::max(strictest, asked(g, candidate, view))), ...); },
@@ -109,45 +108,45 @@ struct all {
 
   /// Begins a plan.
   constexpr void begin() noexcept {
-    tell([](auto& g) noexcept { g.begin(); });
+    notify([](auto& g) noexcept { g.begin(); });
   }
   /// The request's class is skipped in this plan, by one of the gates.
   template <schedulable R>
     requires(tessera::detail::gate_hears_skips<Gates, R> || ... || false)
   constexpr void skips(const R& r) noexcept {
-    tell([&r]<class G>(G& g) noexcept {
+    notify([&r]<class G>(G& g) noexcept {
       if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
     });
   }
   /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.starts(r); });
+    notify([&r](auto& g) noexcept { g.starts(r); });
   }
   /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.joins(r); });
+    notify([&r](auto& g) noexcept { g.joins(r); });
   }
   /// The request holds blocks from now on.
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.started(r); });
+    notify([&r](auto& g) noexcept { g.started(r); });
   }
   /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& r, tokens n) noexcept {
-    tell([&r, n](auto& g) noexcept { g.charge(r, n); });
+    notify([&r, n](auto& g) noexcept { g.charge(r, n); });
   }
   /// The request holds no blocks any more.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.stopped(r); });
+    notify([&r](auto& g) noexcept { g.stopped(r); });
   }
   /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
-    tell([&r](auto& g) noexcept { g.left(r); });
+    notify([&r](auto& g) noexcept { g.left(r); });
   }
 
  private:
@@ -155,14 +154,14 @@ struct all {
   [[nodiscard]] static constexpr passage asked(const G& g, const R& r, const gate_view<R>& view) noexcept {
     if constexpr (tessera::detail::gate_screens<G>) {
       return g.ask(r, view);
-    } else if constexpr (G::passes) {
+    } else if constexpr (G::backfills) {
       return view.blocked == nullptr ? passage::start : g.ask(r, view);
     } else {
       return passage::start;
     }
   }
   template <class F>
-  constexpr void tell(F&& f) noexcept {
+  constexpr void notify(F&& f) noexcept {
     const auto one = [&f]<class G>(G& g) noexcept {
       if constexpr (tessera::detail::gate_counts<G>) f(g);
     };

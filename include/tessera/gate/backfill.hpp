@@ -23,7 +23,7 @@ namespace gate {
 /// @tparam ExpectedOutput `tokens operator()(const R&) const noexcept`: most tokens a request will generate.
 template <class ExpectedOutput = admit::max_output_bound>
 struct basic_backfill {
-  static constexpr bool passes = true;  ///< Candidates behind the first are asked for.
+  static constexpr bool backfills = true;  ///< Candidates behind the first are asked for.
 
   std::size_t most_skipped = 32;                           ///< The most candidates that are asked for in vain in a
                                                            ///< plan.
@@ -43,14 +43,15 @@ struct basic_backfill {
     std::array<std::int64_t, bins> given_back{};
     for (const R* r : view.residents) {
       const std::uint32_t row = r->state().row;
-      given_back[static_cast<std::size_t>(remaining(*r).count() / width)] += row < view.own.size() ? view.own[row] : 0;
+      given_back[static_cast<std::size_t>(remaining(*r).count() / width)] +=
+          row < view.exclusive.size() ? view.exclusive[row] : 0;
     }
     std::int64_t back = 0;
     for (std::size_t bin = 0; bin != bins; ++bin) {
       back += given_back[bin];
       if (back < view.lacks.count()) continue;
       const bool ended = remaining(candidate).count() <= static_cast<std::int64_t>(bin) * width;
-      const bool fits_beside = back - view.lacks.count() >= (view.needed + view.guests_hold).count();
+      const bool fits_beside = back - view.lacks.count() >= (view.needed + view.backfilled_blocks).count();
       return ended || fits_beside ? passage::start : passage::skip;
     }
     return passage::skip;  // it is unknown when the first can start

@@ -23,13 +23,13 @@ struct gate_view {
   blocks lacks{};                 ///< Blocks that `blocked` lacks if none of its prompt is cached; 0: none.
   blocks free{};                  ///< Free blocks, less those promised to requests in prefill.
   blocks needed{};                ///< Blocks of these that the candidate would take for its whole sequence.
-  blocks guests_hold{};           ///< Blocks held by backfilled requests.
+  blocks backfilled_blocks{};     ///< Blocks held by backfilled requests.
   tokens block_size{};            ///< Tokens per block.
   std::span<R* const> residents;  ///< Requests that run, without backfilled ones, in rank order.
   std::span<R* const> admitted;   ///< Requests that start in this plan, backfilled ones included.
-  std::span<const std::uint32_t> own{};  ///< By row: blocks that are not shared.
-  std::size_t places = 0;                ///< How many more requests could hold blocks without an eviction.
-  std::size_t most_places = 0;           ///< How many could on the empty instance.
+  std::span<const std::uint32_t> exclusive{};  ///< By row: blocks that are not shared.
+  std::size_t places = 0;                      ///< How many more requests could hold blocks without an eviction.
+  std::size_t most_places = 0;                 ///< How many could on the empty instance.
 };
 
 /// What happens to a candidate.
@@ -135,7 +135,7 @@ concept gate_hears_skips_quietly = !gate_hears_skips<G, R> || (gate_counts<G> &&
 
 template <class G, class R>
 concept gate_asks_if_it_says =
-    (!(G::passes || gate_screens<G>) || gate_asks<G, R>)&&(!G::passes || gate_says_most_skipped<G>);
+    (!(G::backfills || gate_screens<G>) || gate_asks<G, R>)&&(!G::backfills || gate_says_most_skipped<G>);
 template <class G, class R>
 concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
 template <class G, class R>
@@ -145,11 +145,13 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 
 /// Decides which requests may start, besides the order, the blocks and the admission policy.
 /// Requires:
-/// 1. `G::passes`, a constant: whether candidates behind the first request that cannot start are asked for. False: no
+/// 1. `G::backfills`, a constant: whether candidates behind the first request that cannot start are asked for. False:
+/// no
 ///    request passes it.
 /// 2. `G::screens`, a constant, false if it is missing: whether each waiting request is asked for when its turn has
 ///    come (`view.blocked` is null then).
-/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const. If `passes`: `g.most_skipped`, the most
+/// 3. If either is true: `g.ask(candidate, view) noexcept -> passage`, const. If `backfills`: `g.most_skipped`, the
+/// most
 ///    candidates that are asked for in vain in a plan behind the first that cannot start.
 /// 4. If it screens, it may map requests to classes: `g.class_of(r) noexcept -> std::uint64_t`, const, the same as long
 ///    as `r` is in a scheduler. Each class has a queue of its own. A skipped request holds up no other class, and only
@@ -174,14 +176,14 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 /// Not checked: `ask` depends only on its arguments and on what the gate was told. A request that could start may wait
 /// behind others of its class that cannot. A request that is alone may start, or the instance would idle for ever. The
 /// gate does not skip all waiting requests each time. It skips no request for ever while others take what it waits for
-/// (`gate::overtakings` helps).
+/// (`gate::skip_limit` helps).
 /// Complexity: `ask` at most O(residents). It is called at most once for each class and start, and for each candidate
 /// behind the first that cannot start. All else O(1); `begin`, `starts` and `skips` O(size of the gate's state).
 /// Models: `gate::in_line`, `gate::backfill`, `gate::adapter_slots`, `gate::encoder_cache`, `gate::fair_tenants`,
 /// `gate::tenant_deficits`, `gate::groups`, `gate::in_time`, `gate::all`.
 template <class G, class R>
 concept gate_policy =
-    schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::passes), const bool>; } &&
+    schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::backfills), const bool>; } &&
     detail::gate_asks_if_it_says<G, R> && detail::gate_says_class_if_it_sees<G, R> &&
     detail::gate_hears_if_it_counts<G, R> && detail::gate_hears_skips_quietly<G, R> &&
     detail::gate_says_whom_if_it_refuses<G, R>;
@@ -191,7 +193,7 @@ namespace gate {
 /// No request passes: one that cannot start holds up all behind it. So small requests cannot overtake a large one for
 /// ever. When to use: the default.
 struct in_line {
-  static constexpr bool passes = false;  ///< No request is asked for.
+  static constexpr bool backfills = false;  ///< No request is asked for.
 };
 
 }  // namespace gate
@@ -201,31 +203,31 @@ namespace detail {
 /// Says in one sentence which requirement of `gate_policy` is missing. Instantiating it is the check.
 template <class G, class R>
 struct explain_gate_policy {
-  static constexpr bool says_passes = requires { requires std::same_as<decltype(G::passes), const bool>; };
+  static constexpr bool says_backfills = requires { requires std::same_as<decltype(G::backfills), const bool>; };
   static constexpr bool is_asked = [] {
-    if constexpr (says_passes) {
-      return G::passes || gate_screens<G>;
+    if constexpr (says_backfills) {
+      return G::backfills || gate_screens<G>;
     } else {
       return gate_screens<G>;
     }
   }();
-  static constexpr bool passes = [] {
-    if constexpr (says_passes) {
-      return G::passes;
+  static constexpr bool backfills = [] {
+    if constexpr (says_backfills) {
+      return G::backfills;
     } else {
       return false;
     }
   }();
   static_assert(std::copyable<G>, "tessera: the gate must be copyable");
-  static_assert(says_passes, "tessera: the gate lacks `static constexpr bool passes`");
-  static_assert(!passes || gate_says_most_skipped<G>, "tessera: a gate that passes needs `most_skipped`");
+  static_assert(says_backfills, "tessera: the gate lacks `static constexpr bool backfills`");
+  static_assert(!backfills || gate_says_most_skipped<G>, "tessera: a gate that backfills needs `most_skipped`");
   static_assert(gate_says_class_if_it_sees<G, R>,
                 "tessera: the gate's `class_of` must be `std::uint64_t class_of(const R&) const noexcept`");
   static_assert(!is_asked || gate_asks<G, R>,
-                "tessera: a gate that passes or screens needs `passage ask(const R&, const gate_view<R>&) const "
+                "tessera: a gate that backfills or screens needs `passage ask(const R&, const gate_view<R>&) const "
                 "noexcept`, and requests the members that it asks of them, as `adapter`, `tenant` or `forks_due`");
   static_assert(is_asked || !gate_asks<G, R>,
-                "tessera: the gate has `ask`, but neither passes nor screens: it would never be asked");
+                "tessera: the gate has `ask`, but neither backfills nor screens: it would never be asked");
   static_assert(gate_hears_if_it_counts<G, R>,
                 "tessera: a gate that counts needs, all noexcept, `begin()`, and of a request `starts`, `joins`, "
                 "`started`, `charge(r, tokens)`, `stopped` and `left`");

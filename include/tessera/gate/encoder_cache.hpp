@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
-#include <tessera/gate/overtakings.hpp>
+#include <tessera/gate/skip_limit.hpp>
 
 #include <array>
 #include <bit>
@@ -40,13 +40,13 @@ struct encoder_input {
 /// when no other request has inputs.
 ///
 /// Starvation: small requests could take the room for ever. Once `most_overtaken` requests with inputs have started
-/// behind the first skipped one, no more of them do until it starts or leaves (`gate::overtakings`).
+/// behind the first skipped one, no more of them do until it starts or leaves (`gate::skip_limit`).
 ///
 /// When to use: multimodal models with an encoder that delays every request's step.
 /// @tparam MostOutputs capacity in outputs, whatever their sizes.
 template <std::size_t MostOutputs = 128>
 struct basic_encoder_cache {
-  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool backfills = false;    ///< No request passes one that lacks blocks.
   static constexpr bool screens = true;       ///< The first request of each class is asked for.
   static constexpr bool counts = true;        ///< It is told which requests start and stop.
   static constexpr bool refuses_some = true;  ///< It refuses requests with inputs that do not fit into the empty cache.
@@ -69,7 +69,7 @@ struct basic_encoder_cache {
   std::size_t plans = 0;    ///< The number of inputs that it encodes.
   tokens encoding{};        ///< Their size in all.
   std::uint64_t calls = 0;  ///< A clock, in calls.
-  overtakings line{};       ///< The request that does not fit, and how many have overtaken it.
+  skip_limit limit{};       ///< The request that does not fit, and how many have overtaken it.
 
   /// Whether the cache has the output of the input with this hash. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
@@ -98,7 +98,7 @@ struct basic_encoder_cache {
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
     const std::span<const encoder_input> inputs = candidate.encoder_inputs();
     if (inputs.empty()) return passage::start;
-    if (line.are_enough(most_overtaken)) return passage::skip;
+    if (limit.are_enough(most_overtaken)) return passage::skip;
     return fits(inputs) ? passage::start : passage::skip;
   }
 
@@ -119,19 +119,19 @@ struct basic_encoder_cache {
     plans = 0;
     encoding = tokens{};
     for (output& o : std::span{outputs}.first(held)) o.planned = false;
-    line.begin();
+    limit.begin();
   }
   /// The request's class is skipped in this plan, by this gate or another one. As `ask`.
   template <schedulable R>
   constexpr void skips(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty() && !fits(inputs)) line.skips(r, class_of(r));
+    if (!inputs.empty() && !fits(inputs)) limit.skips(r, class_of(r));
   }
   /// The request starts in this plan.
   template <schedulable R>
   constexpr void starts(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty()) line.starts(r);
+    if (!inputs.empty()) limit.starts(r);
     for (const encoder_input& input : inputs) {
       if (const std::size_t at = find(input.hash); at != held) {
         outputs[at].planned = true;
@@ -148,7 +148,7 @@ struct basic_encoder_cache {
   template <schedulable R>
   constexpr void started(const R& r) noexcept {
     const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty()) line.started(r);
+    if (!inputs.empty()) limit.started(r);
     for (std::size_t i = 0; i != inputs.size(); ++i) {
       if (comes_again(inputs, i)) continue;
       if (find(inputs[i].hash) == held && !insert(inputs[i])) continue;
@@ -174,7 +174,7 @@ struct basic_encoder_cache {
   /// The request has ended or left.
   template <schedulable R>
   constexpr void left(const R& r) noexcept {
-    line.left(r);
+    limit.left(r);
   }
 
  private:

@@ -30,7 +30,7 @@ namespace gate {
 /// @tparam Tenants the largest number of tenants.
 template <std::size_t Tenants = 64>
 struct basic_fair_tenants {
-  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool backfills = false;    ///< No request passes one that lacks blocks.
   static constexpr bool screens = true;       ///< The first request of each tenant is asked for.
   static constexpr bool counts = true;        ///< It is told which requests start and what they cost.
   static constexpr bool refuses_some = true;  ///< It refuses requests of tenants with too many waiting.

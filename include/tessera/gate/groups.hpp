@@ -22,8 +22,8 @@ namespace gate {
 /// When to use: n > 1, if the samples of one prompt are to run side by side and share its KV. Do not set `max_starts`
 /// or let residents grow into the last places: `fork` would then lack them (`exhausted`).
 struct groups {
-  static constexpr bool passes = false;  ///< No request passes one that lacks blocks.
-  static constexpr bool screens = true;  ///< Each waiting request is asked for.
+  static constexpr bool backfills = false;  ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;     ///< Each waiting request is asked for.
 
   /// O(residents).
   template <schedulable R>

@@ -18,7 +18,7 @@ namespace gate {
 /// Source: ours. Early refusal by predicted time to first token is from Mooncake (Qin et al. 2024, "Mooncake: a
 /// KVCache-centric disaggregated architecture for LLM serving", section 6).
 struct in_time {
-  static constexpr bool passes = false;       ///< No request passes one that lacks blocks.
+  static constexpr bool backfills = false;    ///< No request passes one that lacks blocks.
   static constexpr bool counts = true;        ///< It is told which requests wait.
   static constexpr bool refuses_some = true;  ///< It refuses requests that would be late.
 

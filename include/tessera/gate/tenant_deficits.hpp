@@ -37,9 +37,9 @@ namespace gate {
 /// @tparam Tenants the largest number of tenants.
 template <std::size_t Tenants = 64>
 struct basic_tenant_deficits {
-  static constexpr bool passes = false;  ///< No request passes one that lacks blocks.
-  static constexpr bool screens = true;  ///< The first request of each tenant is asked for.
-  static constexpr bool counts = true;   ///< It is told which requests start and what they cost.
+  static constexpr bool backfills = false;  ///< No request passes one that lacks blocks.
+  static constexpr bool screens = true;     ///< The first request of each tenant is asked for.
+  static constexpr bool counts = true;      ///< It is told which requests start and what they cost.
 
   std::int64_t quantum = 4096;   ///< Credit that a tenant of weight 1 gets at a time. From 1 to 2^31 - 1.
   std::int64_t prompt_cost = 1;  ///< Cost of a computed prompt token. From 0 to 2^20.

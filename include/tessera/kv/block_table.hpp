@@ -98,9 +98,9 @@ class block_table {
     return in_use(r) ? state_[r].size : 0;
   }
 
-  /// Blocks of a row that the engine was told of, by `tell`; 0 if it was not told of all of them. O(1). Requires: `r`
-  /// is in use.
-  [[nodiscard]] std::size_t told_size(std::uint32_t r) const noexcept {
+  /// Blocks of a row that the engine was told of, by `mark_sent`; 0 if it was not told of all of them. O(1). Requires:
+  /// `r` is in use.
+  [[nodiscard]] std::size_t sent_size(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     return in_use(r) && state_[r].known >= state_[r].size ? state_[r].size : 0;
   }
@@ -150,13 +150,13 @@ class block_table {
     for (; cut_size_ != 0; --cut_size_) state_[cut_[cut_size_ - 1]].kept = never_cut;
   }
 
-  /// The leading entries that the engine was told of, by `tell`. O(1). Requires: `r` is in use.
-  [[nodiscard]] std::size_t told(std::uint32_t r) const noexcept {
+  /// The leading entries that the engine was told of, by `mark_sent`. O(1). Requires: `r` is in use.
+  [[nodiscard]] std::size_t sent(std::uint32_t r) const noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     return in_use(r) ? state_[r].known : 0;
   }
   /// Records that the engine knows the row as it is. O(1). Requires: `r` is in use.
-  void tell(std::uint32_t r) noexcept {
+  void mark_sent(std::uint32_t r) noexcept {
     TESSERA_ASSERT(in_use(r), "not a row in use");
     if (in_use(r)) state_[r].known = state_[r].size;
   }

@@ -25,7 +25,7 @@ class by_session {
   static_assert(Sessions > 0 && Sessions < no_index, "tessera: by_session needs a session");
 
  public:
-  using wish_type = std::uint32_t;  ///< A session.
+  using retention_type = std::uint32_t;  ///< A session.
 
   /// The place of a block.
   struct place_type {
@@ -70,13 +70,13 @@ class by_session {
   /// A block is findable from now on, on the account of session 0. O(1).
   void published(block_id id, std::size_t /*depth*/) noexcept { session_[id] = 0; }
   /// Puts a block in use on the account of a session. O(1).
-  void wish(block_id id, std::uint32_t session) noexcept {
+  void retain(block_id id, std::uint32_t session) noexcept {
     TESSERA_ASSERT(session < Sessions, "not a session");
     session_[id] = session % static_cast<std::uint32_t>(Sessions);
   }
   /// A request's session.
   template <class Request>
-  [[nodiscard]] static wish_type wish(const Request& r) noexcept
+  [[nodiscard]] static retention_type retention_of(const Request& r) noexcept
     requires requires {
       { r.session } -> std::convertible_to<std::uint32_t>;
     }

@@ -32,7 +32,7 @@ struct cached_block {
 ///
 /// Requires: (1) `S::required_bytes()`, `S(arena&)`; (2) `published(cached_block)`, `evicted(cached_block)`. (3)
 /// `eviction_undone(cached_block)`: the latest eviction that has not been undone did not happen. (4) `cleared()`: no
-/// block is findable any more. All `noexcept`. Models: `nobody_hears`, `event_ring`.
+/// block is findable any more. All `noexcept`. Models: `null_sink`, `event_ring`.
 template <class S, class Hash>
 concept cache_event_sink = std::constructible_from<S, arena&> && requires(S& sink, const cached_block<Hash>& b) {
   { S::required_bytes() } noexcept -> std::same_as<std::size_t>;
@@ -43,12 +43,12 @@ concept cache_event_sink = std::constructible_from<S, arena&> && requires(S& sin
 };
 
 /// No listener: the cache keeps nothing for it and calls nothing.
-struct nobody_hears {
+struct null_sink {
   /// Nothing.
   [[nodiscard]] static constexpr std::size_t required_bytes() noexcept { return 0; }
-  constexpr nobody_hears() noexcept = default;
+  constexpr null_sink() noexcept = default;
   /// Takes nothing.
-  explicit constexpr nobody_hears(arena& /*memory*/) noexcept {}
+  explicit constexpr null_sink(arena& /*memory*/) noexcept {}
   /// Ignored.
   template <class Hash>
   void published(const cached_block<Hash>& /*b*/) noexcept {}

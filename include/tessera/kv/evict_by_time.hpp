@@ -15,13 +15,14 @@
 TESSERA_NAMESPACE_BEGIN
 namespace kv {
 
-/// Gives the moment by which cached blocks are evicted. A request may state a wish for its blocks, a time point.
+/// Gives the moment by which cached blocks are evicted. A request may state a retention hint for its blocks, a time
+/// point.
 ///
 /// Requires: (1) `M::time_point`. (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
-/// strict weak order. (3) `M::moment(now, wished, depth)`: the moment of a block that is cached from `now` on.
-/// (4) `M::joined(before, wished, now)`: the wish for a block that had the wish `before`, by the same request or
-/// another. (5) `M::used(before)`: the remaining wish for a cached block that is used again. (6) `M::none`: the value
-/// without a wish. All static and `noexcept`.
+/// strict weak order. (3) `M::moment(now, hint, depth)`: the moment of a block that is cached from `now` on.
+/// (4) `M::joined(before, hint, now)`: the retention hint for a block that had the retention hint `before`, by the same
+/// request or another. (5) `M::used(before)`: the remaining retention hint for a cached block that is used again. (6)
+/// `M::none`: the value without a retention hint. All static and `noexcept`.
 template <class M>
 concept eviction_moment = requires(typename M::time_point t, std::size_t depth) {
   { M::first(t, t) } noexcept -> std::same_as<bool>;
@@ -37,7 +38,7 @@ template <eviction_moment Moment>
 class evict_by_time {
  public:
   using time_point = typename Moment::time_point;  ///< The type that is compared.
-  using wish_type = time_point;                    ///< A request's wish for its blocks.
+  using retention_type = time_point;               ///< A request's retention hint for its blocks.
 
   /// When a block goes.
   struct turn_type {
@@ -46,8 +47,8 @@ class evict_by_time {
   };
   /// The state of a block before it was used again.
   struct place_type {
-    turn_type turn;     ///< When it would have gone.
-    time_point wished;  ///< Its wish.
+    turn_type turn;   ///< When it would have gone.
+    time_point hint;  ///< Its retention hint.
   };
 
   /// Bytes that an object for `blocks` blocks takes from its arena.
@@ -71,25 +72,25 @@ class evict_by_time {
   void advance(time_point now) noexcept {
     if (now_ < now) now_ = now;
   }
-  /// A block is findable from now on, without a wish. O(1).
+  /// A block is findable from now on, without a retention hint. O(1).
   void published(block_id id, std::size_t depth) noexcept {
     subject_[id] = {Moment::none, static_cast<std::uint32_t>(depth)};
   }
-  /// States a wish for a block in use. O(1).
-  void wish(block_id id, time_point wished) noexcept {
-    subject_[id].wished = Moment::joined(subject_[id].wished, wished, now_);
+  /// States a retention hint for a block in use. O(1).
+  void retain(block_id id, time_point hint) noexcept {
+    subject_[id].hint = Moment::joined(subject_[id].hint, hint, now_);
   }
-  /// A request's wish for its blocks.
+  /// A request's retention hint for its blocks.
   template <class Request>
-  [[nodiscard]] static wish_type wish(const Request& r) noexcept
-    requires requires { Moment::wish(r); }
+  [[nodiscard]] static retention_type retention_of(const Request& r) noexcept
+    requires requires { Moment::retention_of(r); }
   {
-    return Moment::wish(r);
+    return Moment::retention_of(r);
   }
 
   /// The last owner of a block has gone.
   void insert(block_id id) noexcept {
-    turn_[id] = {Moment::moment(now_, subject_[id].wished, subject_[id].depth), ++turns_};
+    turn_[id] = {Moment::moment(now_, subject_[id].hint, subject_[id].depth), ++turns_};
     heap_.push(id, before());
   }
   /// The same, before all others, whatever their moments.
@@ -102,14 +103,14 @@ class evict_by_time {
   /// A block is in use again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     heap_.erase(id, before());
-    const time_point wished = subject_[id].wished;
-    subject_[id].wished = Moment::used(wished);
-    return {turn_[id], wished};
+    const time_point hint = subject_[id].hint;
+    subject_[id].hint = Moment::used(hint);
+    return {turn_[id], hint};
   }
   /// Undoes `remove`.
   void undo_remove(block_id id, place_type was) noexcept {
     turn_[id] = was.turn;
-    subject_[id].wished = was.wished;
+    subject_[id].hint = was.hint;
     heap_.push(id, before());
   }
   /// Removes the first blocks. O(out.size() log blocks).
@@ -128,7 +129,7 @@ class evict_by_time {
 
  private:
   struct subject {
-    time_point wished = Moment::none;
+    time_point hint = Moment::none;
     std::uint32_t depth = 0;
   };
 
@@ -159,18 +160,18 @@ struct until_then {
   using time_point = basic_time_point<Clock>;
   static constexpr time_point none{};
   static constexpr bool first(time_point a, time_point b) noexcept { return a < b; }
-  static constexpr time_point moment(time_point now, time_point wished, std::size_t /*depth*/) noexcept {
-    return now < wished ? wished : now;
+  static constexpr time_point moment(time_point now, time_point hint, std::size_t /*depth*/) noexcept {
+    return now < hint ? hint : now;
   }
-  static constexpr time_point joined(time_point before, time_point wished, time_point /*now*/) noexcept {
-    return before < wished ? wished : before;
+  static constexpr time_point joined(time_point before, time_point hint, time_point /*now*/) noexcept {
+    return before < hint ? hint : before;
   }
   static constexpr time_point used(time_point /*before*/) noexcept { return none; }
   template <class Request>
     requires requires(const Request& r) {
       { r.keep_until } -> std::convertible_to<time_point>;
     }
-  static constexpr time_point wish(const Request& r) noexcept {
+  static constexpr time_point retention_of(const Request& r) noexcept {
     return r.keep_until;
   }
 };
@@ -180,18 +181,18 @@ struct used_next {
   using time_point = basic_time_point<Clock>;
   static constexpr time_point none = time_point::never();
   static constexpr bool first(time_point a, time_point b) noexcept { return b < a; }
-  static constexpr time_point moment(time_point now, time_point wished, std::size_t /*depth*/) noexcept {
-    return now < wished ? wished : none;
+  static constexpr time_point moment(time_point now, time_point hint, std::size_t /*depth*/) noexcept {
+    return now < hint ? hint : none;
   }
-  static constexpr time_point joined(time_point before, time_point wished, time_point now) noexcept {
-    return now < before && before < wished ? before : wished;
+  static constexpr time_point joined(time_point before, time_point hint, time_point now) noexcept {
+    return now < before && before < hint ? before : hint;
   }
   static constexpr time_point used(time_point before) noexcept { return before; }
   template <class Request>
     requires requires(const Request& r) {
       { r.next_use } -> std::convertible_to<time_point>;
     }
-  static constexpr time_point wish(const Request& r) noexcept {
+  static constexpr time_point retention_of(const Request& r) noexcept {
     return r.next_use;
   }
 };
@@ -201,10 +202,10 @@ struct as_worth {
   using time_point = basic_time_point<Clock>;
   static constexpr time_point none{};
   static constexpr bool first(time_point a, time_point b) noexcept { return a < b; }
-  static constexpr time_point moment(time_point now, time_point /*wished*/, std::size_t depth) noexcept {
+  static constexpr time_point moment(time_point now, time_point /*hint*/, std::size_t depth) noexcept {
     return now + Worth{}(depth);
   }
-  static constexpr time_point joined(time_point before, time_point /*wished*/, time_point /*now*/) noexcept {
+  static constexpr time_point joined(time_point before, time_point /*hint*/, time_point /*now*/) noexcept {
     return before;
   }
   static constexpr time_point used(time_point before) noexcept { return before; }
@@ -214,7 +215,7 @@ struct as_worth {
 
 /// Keeps the blocks of a request until the next turn of its session is due. `r.keep_until`, a time point, is read when
 /// its blocks are published and when it gives them back. A block goes by that time or, if it is past, by its last use,
-/// the earliest first. So without wishes this is `lru`. A block kept in vain is as cold afterwards as one last used at
+/// the earliest first. So without hints this is `lru`. A block kept in vain is as cold afterwards as one last used at
 /// that time.
 /// A block is kept for one use. A cached block that is used again, by that turn or by another request, is kept no
 /// longer unless a request asks again. So the blocks of an ended session are not kept. Kept is not pinned: if there is

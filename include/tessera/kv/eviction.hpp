@@ -29,7 +29,8 @@ namespace kv {
 ///
 /// Optional:
 /// - `published(id, depth)`: the block is findable from now on; `depth` blocks of its sequence come before it.
-/// - `wish_type`, `wish(const Request&)`: a request's wish for its blocks. `wish(id, wish_type)`: states the wish for a
+/// - `retention_type`, `retention_of(const Request&)`: a request's retention hint for its blocks. `retain(id,
+/// retention_type)`: states the retention hint for a
 ///   block in use. Not between an operation and its undoing.
 /// - `advance(now)`: tells the time, which never goes back.
 ///

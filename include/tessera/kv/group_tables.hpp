@@ -113,7 +113,7 @@ class group_tables {
     std::uint32_t* const new_blocks = to.new_blocks.extend(entries_.size());
     for (std::size_t i = 0; i != entries_.size(); ++i) {
       const entry& e = entries_[i];
-      const std::size_t more = e.has_new ? table.size(e.row) - table.told(e.row) : 0;
+      const std::size_t more = e.has_new ? table.size(e.row) - table.sent(e.row) : 0;
       const std::size_t first = kv.first_block(g, e.row);
       if constexpr (requires { to.tables.add(table, e.row, e.kv_length, more, first); }) {
         to.tables.add(table, e.row, e.kv_length, more, first);

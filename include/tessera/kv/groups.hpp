@@ -115,11 +115,11 @@ class groups {
   /// Tokens that a row has blocks for, in all groups. O(1). Requires: the row is in use.
   [[nodiscard]] tokens room(std::uint32_t row) const noexcept { return state_[row].room; }
   /// The same, if the engine was told of all blocks of the row; else 0. O(1). Requires: the row is in use.
-  [[nodiscard]] tokens told_room(std::uint32_t row) const noexcept { return state_[row].told_room; }
+  [[nodiscard]] tokens sent_room(std::uint32_t row) const noexcept { return state_[row].sent_room; }
   /// Records that the engine knows the row as it is, in all groups. O(Groups). Requires: the row is in use.
-  void tell(std::uint32_t row) noexcept {
-    for (block_table& t : tables()) t.tell(row);
-    state_[row].told_room = state_[row].room;
+  void mark_sent(std::uint32_t row) noexcept {
+    for (block_table& t : tables()) t.mark_sent(row);
+    state_[row].sent_room = state_[row].room;
   }
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
@@ -459,7 +459,7 @@ class groups {
 
   struct row_state {
     tokens room{};       // tokens that have blocks in all groups
-    tokens told_room{};  // the same, or 0 while a block is new
+    tokens sent_room{};  // the same, or 0 while a block is new
     tokens slides_at{};  // the number of computed tokens at which the next window gives a block back
     tokens parting{};    // the point at which it departed from known prefixes; 0: none
     tokens named{};      // whole blocks of all groups that have hashes
@@ -521,17 +521,17 @@ class groups {
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
     s.room = s.slides_at = tokens{std::int64_t{1} << 40};
-    bool told = true;
+    bool sent = true;
     for (std::size_t g = 0; g != count(); ++g) {
       const group& of = group_[g];
       const std::size_t size = table_[g].size(row);
       const tokens has = of.block_size * static_cast<std::int64_t>(size);
       s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
-      told = told && table_[g].told(row) == size;
+      sent = sent && table_[g].sent(row) == size;
       if (of.window == tokens{}) continue;
       s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
     }
-    s.told_room = told ? s.room : tokens{};
+    s.sent_room = sent ? s.room : tokens{};
   }
   [[nodiscard]] tokens slots(tokens length) const noexcept {
     return min(length + slots_ahead_, max(length, max_length_));

@@ -28,7 +28,7 @@ struct host_cache_link {
 template <class Hash = std::uint64_t>
 class host_cache : public detail::host_chains<detail::host_cache_link> {
   using link = detail::host_cache_link;
-  using cache = basic_prefix_cache<lru, nobody_hears, Hash>;
+  using cache = basic_prefix_cache<lru, null_sink, Hash>;
 
  public:
   using hash_type = Hash;  ///< The hash that finds a block.
@@ -154,7 +154,7 @@ class host_cache : public detail::host_chains<detail::host_cache_link> {
 /// When to use: reading a block from the host is faster than computing it, and the device's cache is too small.
 ///
 /// @tparam Demotes whether evicted blocks are copied out. If not, only swapped requests fill the host's cache.
-template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t, bool Demotes = true>
+template <eviction_policy Eviction = lru, class Sink = null_sink, class Hash = std::uint64_t, bool Demotes = true>
 class two_level_cache : public basic_prefix_cache<Eviction, Sink, Hash> {
  public:
   using host_type = host_cache<Hash>;       ///< The second level.

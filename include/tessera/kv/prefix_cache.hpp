@@ -24,9 +24,9 @@ namespace kv {
 /// in the eviction order). `allocate` takes free blocks first, then the coldest cached one. Published blocks are full
 /// and must not be written to.
 ///
-/// Blocks with the same content that were computed separately may be published under one hash. They are twins, and each
-/// of them is found as long as it is there. `match` prefers a twin that is in use, because it costs no free block, if
-/// that is among the first five it looks at.
+/// Blocks with the same content that were computed separately may be published under one hash. They are duplicates, and
+/// each of them is found as long as it is there. `match` prefers a duplicate that is in use, because it costs no free
+/// block, if that is among the first five it looks at.
 ///
 /// Hashes are trusted: two blocks with one hash are taken to hold the same KV. Make them with `hash_chain`, 64 or 128
 /// bits over all tokens from the start, with a seed per tenant.
@@ -43,13 +43,13 @@ namespace kv {
 /// @tparam Eviction the order of evictions: an `eviction_policy`.
 /// @tparam Sink     is told of blocks that become findable or are evicted: a `cache_event_sink`.
 /// @tparam Hash     `std::uint64_t`, or `hash128` where two prompts must not share a hash.
-template <eviction_policy Eviction = lru, class Sink = nobody_hears, class Hash = std::uint64_t>
+template <eviction_policy Eviction = lru, class Sink = null_sink, class Hash = std::uint64_t>
 class basic_prefix_cache {
   static_assert(std::same_as<Hash, std::uint64_t> || std::same_as<Hash, hash128>,
                 "tessera: hashes have 64 or 128 bits: std::uint64_t, kv::hash128");
   static_assert(cache_event_sink<Sink, Hash>, "tessera: Sink is not a kv::cache_event_sink for these hashes");
 
-  static constexpr bool heard = !std::same_as<Sink, nobody_hears>;
+  static constexpr bool heard = !std::same_as<Sink, null_sink>;
   static constexpr bool wide = std::same_as<Hash, hash128>;
   using place = typename Eviction::place_type;
 
@@ -83,7 +83,7 @@ class basic_prefix_cache {
   basic_prefix_cache(arena& memory, const limits& l) noexcept
       : block_{memory.take<block_state>(l.blocks)},
         order_{memory, l.blocks},
-        twin_{memory.take_uninitialised<neighbours>(l.blocks)},
+        duplicate_{memory.take_uninitialised<neighbours>(l.blocks)},
         bucket_{memory.take_uninitialised<block_id>(buckets_for(l.blocks))},
         free_{memory.take_uninitialised<block_id>(l.blocks)},
         journal_{memory.take_uninitialised<place>(journal_for(l.blocks))},
@@ -130,9 +130,9 @@ class basic_prefix_cache {
   }
 
   /// Whether others may be published under its hash, or have been since it was published. Requires `id < capacity()`.
-  [[nodiscard]] bool may_have_twins(block_id id) const noexcept {
+  [[nodiscard]] bool may_have_duplicates(block_id id) const noexcept {
     TESSERA_ASSERT(id < capacity_, "not a block of this cache");
-    return block_[id].may_have_twins();
+    return block_[id].may_have_duplicates();
   }
 
   /// Finds the longest prefix of `hashes` with all blocks known. Writes their ids to the front of `out` and returns
@@ -146,7 +146,7 @@ class basic_prefix_cache {
       if (i + ahead / 2 < n) prefetch_block(hashes[i + ahead / 2]);
       const block_id id = find(hashes[i]);
       if (id == no_index) return i;
-      out[i] = in_use_twin(id);
+      out[i] = in_use_duplicate(id);
     }
     return n;
   }
@@ -180,11 +180,11 @@ class basic_prefix_cache {
       b.link = first;
       first = id;
     } else {
-      if (!block_[known].may_have_twins()) twin_[known] = {known, known};
-      block_[known].owners |= block_state::twins_mark;
-      b.owners |= block_state::twins_mark;
-      twin_[id] = {twin_[known].previous, known};  // last of the ring
-      join_twins(id);
+      if (!block_[known].may_have_duplicates()) duplicate_[known] = {known, known};
+      block_[known].owners |= block_state::duplicates_mark;
+      b.owners |= block_state::duplicates_mark;
+      duplicate_[id] = {duplicate_[known].previous, known};  // last of the ring
+      join_duplicates(id);
     }
     if constexpr (requires { order_.published(id, depth); }) order_.published(id, depth);
     if constexpr (heard) {
@@ -333,14 +333,14 @@ class basic_prefix_cache {
 
   // -- calls to the policy and the sink ---------------------------------------------------------------------------
 
-  /// States an owner's wish for its blocks to the policy: `keep_until` takes a time. Not between an operation and its
-  /// undoing. O(ids.size()). Requires: the blocks are in use (asserted; else skipped).
-  template <class Wish>
-    requires requires(Eviction& e, block_id id, const Wish& w) { e.wish(id, w); }
-  void wish(std::span<const block_id> ids, const Wish& w) noexcept {
+  /// States an owner's retention hint for its blocks to the policy: `keep_until` takes a time. Not between an operation
+  /// and its undoing. O(ids.size()). Requires: the blocks are in use (asserted; else skipped).
+  template <class Retention>
+    requires requires(Eviction& e, block_id id, const Retention& w) { e.retain(id, w); }
+  void retain(std::span<const block_id> ids, const Retention& w) noexcept {
     for (const block_id id : ids) {
-      TESSERA_ASSERT(id < capacity_ && block_[id].references() != 0, "a wish for a block that is not in use");
-      if (id < capacity_ && block_[id].references() != 0) order_.wish(id, w);
+      TESSERA_ASSERT(id < capacity_ && block_[id].references() != 0, "a retention hint for a block that is not in use");
+      if (id < capacity_ && block_[id].references() != 0) order_.retain(id, w);
     }
   }
   /// Tells the time to a policy that uses it. O(1).
@@ -359,7 +359,7 @@ class basic_prefix_cache {
   {
     for (std::size_t i = 0; i != capacity_; ++i) {
       const auto id = static_cast<block_id>(i);
-      if (block_[i].is_published()) f(told(id, !has_twin(id)));
+      if (block_[i].is_published()) f(told(id, !has_duplicate(id)));
     }
   }
 
@@ -367,22 +367,23 @@ class basic_prefix_cache {
   // The part that every call reads, four to a cache line. The rest is apart, because few calls need it.
   struct block_state {
     static constexpr std::uint32_t published_mark = 0x8000'0000U;
-    static constexpr std::uint32_t twins_mark = 0x4000'0000U;  // has had twins under this hash: look into its ring
+    static constexpr std::uint32_t duplicates_mark =
+        0x4000'0000U;  // has had duplicates under this hash: look into its ring
     static constexpr std::uint32_t count_mask = 0x3fff'ffffU;
-    static constexpr std::uint32_t was_first_mark = 0x8000'0000U;  // evicted while first of its twins
+    static constexpr std::uint32_t was_first_mark = 0x8000'0000U;  // evicted while first of its duplicates
     static constexpr std::uint32_t takes_mask = 0x7fff'ffffU;
     static constexpr std::uint32_t half_range = 0x4000'0000U;
 
     std::uint64_t hash = 0;    // or its lower half; valid while published, and after an eviction until the next publish
     std::uint32_t owners = 0;  // references, and the two marks
-    // Published and first of its twins: the next block with a hash of the same bucket. Not published: how often the
-    // block was taken from the free stack since it was evicted. Undo reads from this where an allocation came from: 0
-    // means by eviction. It saturates far above the range of any undo.
+    // Published and first of its duplicates: the next block with a hash of the same bucket. Not published: how often
+    // the block was taken from the free stack since it was evicted. Undo reads from this where an allocation came from:
+    // 0 means by eviction. It saturates far above the range of any undo.
     std::uint32_t link = 0;
 
     [[nodiscard]] std::uint32_t references() const noexcept { return owners & count_mask; }
     [[nodiscard]] bool is_published() const noexcept { return (owners & published_mark) != 0; }
-    [[nodiscard]] bool may_have_twins() const noexcept { return (owners & twins_mark) != 0; }
+    [[nodiscard]] bool may_have_duplicates() const noexcept { return (owners & duplicates_mark) != 0; }
   };
   static_assert(sizeof(block_state) == 16);
   struct neighbours {
@@ -418,7 +419,7 @@ class basic_prefix_cache {
   }
 
   // --- hash table: buckets that name their first block, chained through `link`. The chain has one of each set of
-  // twins.
+  // duplicates.
   [[nodiscard]] static std::uint64_t low(const Hash& hash) noexcept {
     if constexpr (wide) {
       return hash.low;
@@ -449,28 +450,28 @@ class basic_prefix_cache {
     while (id != no_index && !has_hash(id, hash)) id = block_[id].link;
     return id;
   }
-  /// The link that names the first of a block's twins in its chain.
-  [[nodiscard]] block_id* name_of_twins(block_id id) noexcept {
+  /// The link that names the first of a block's duplicates in its chain.
+  [[nodiscard]] block_id* name_of_duplicates(block_id id) noexcept {
     block_id* name = bucket_ + home_of(block_[id].hash);
     while (!has_hash(*name, full_hash(id))) name = &block_[*name].link;
     return name;
   }
 
-  // --- twins: a ring
-  void join_twins(block_id id) noexcept {
-    const neighbours& t = twin_[id];
-    twin_[t.previous].next = id;
-    twin_[t.next].previous = id;
+  // --- duplicates: a ring
+  void join_duplicates(block_id id) noexcept {
+    const neighbours& t = duplicate_[id];
+    duplicate_[t.previous].next = id;
+    duplicate_[t.next].previous = id;
   }
   /// One of the first few blocks of a ring that is in use; else the first.
-  [[nodiscard]] bool has_twin(block_id id) const noexcept {
-    return block_[id].may_have_twins() && twin_[id].next != id;
+  [[nodiscard]] bool has_duplicate(block_id id) const noexcept {
+    return block_[id].may_have_duplicates() && duplicate_[id].next != id;
   }
-  [[nodiscard]] block_id in_use_twin(block_id first) const noexcept {
-    if (!block_[first].may_have_twins()) return first;
+  [[nodiscard]] block_id in_use_duplicate(block_id first) const noexcept {
+    if (!block_[first].may_have_duplicates()) return first;
     block_id id = first;
     for (int looked = 0; looked != 4 && block_[id].references() == 0; ++looked) {
-      id = twin_[id].next;
+      id = duplicate_[id].next;
       if (id == first) return first;
     }
     return block_[id].references() != 0 ? id : first;
@@ -482,22 +483,22 @@ class basic_prefix_cache {
   void forget(block_id id) noexcept {
     block_state& b = block_[id];
     b.owners &= ~block_state::published_mark;
-    const bool twin = has_twin(id);
-    if constexpr (heard) sink_.evicted(told(id, !twin));
-    if (!twin) {
+    const bool duplicate = has_duplicate(id);
+    if constexpr (heard) sink_.evicted(told(id, !duplicate));
+    if (!duplicate) {
       block_id* name = bucket_ + home_of(b.hash);
       while (*name != id) name = &block_[*name].link;
       *name = std::exchange(b.link, 0U);
       return;
     }
-    const neighbours& t = twin_[id];
-    twin_[t.previous].next = t.next;
-    twin_[t.next].previous = t.previous;
-    block_id* const name = name_of_twins(id);
+    const neighbours& t = duplicate_[id];
+    duplicate_[t.previous].next = t.next;
+    duplicate_[t.next].previous = t.previous;
+    block_id* const name = name_of_duplicates(id);
     if (*name != id) {
       b.link = 0;
     } else {
-      *name = twin_[id].next;
+      *name = duplicate_[id].next;
       block_[*name].link = std::exchange(b.link, block_state::was_first_mark);
     }
   }
@@ -505,17 +506,17 @@ class basic_prefix_cache {
   void find_again(block_id id) noexcept {
     block_state& b = block_[id];
     b.owners |= block_state::published_mark;
-    const bool twin = has_twin(id);
-    if constexpr (heard) sink_.eviction_undone(told(id, !twin));
-    if (!twin) {
+    const bool duplicate = has_duplicate(id);
+    if constexpr (heard) sink_.eviction_undone(told(id, !duplicate));
+    if (!duplicate) {
       block_id& first = bucket_[home_of(b.hash)];
       b.link = first;
       first = id;
       return;
     }
-    join_twins(id);
+    join_duplicates(id);
     if (b.link != block_state::was_first_mark) return;
-    block_id* const name = name_of_twins(id);
+    block_id* const name = name_of_duplicates(id);
     b.link = block_[*name].link;
     *name = id;
   }
@@ -562,9 +563,9 @@ class basic_prefix_cache {
 
   block_state* block_;
   Eviction order_;
-  neighbours* twin_;  // for blocks that may have twins
-  block_id* bucket_;  // by hash: the first block of the chain
-  block_id* free_;    // a stack: the next to be allocated is free_[free_size_ - 1]
+  neighbours* duplicate_;  // for blocks that may have duplicates
+  block_id* bucket_;       // by hash: the first block of the chain
+  block_id* free_;         // a stack: the next to be allocated is free_[free_size_ - 1]
   place* journal_;
   std::size_t capacity_;
   std::size_t free_size_;

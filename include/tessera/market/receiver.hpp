@@ -105,7 +105,7 @@ class receiver {
     switch (m.kind) {
       case message_kind::start:
         if (e == nullptr || e->state == phase::refusing) {
-          tell(m, message_kind::refuse, p);
+          send_reply(m, message_kind::refuse, p);
         } else if (e->state == phase::pulling || e->state == phase::waiting) {
           e->state = phase::receiving;
           e->started = now;
@@ -113,7 +113,7 @@ class receiver {
         break;
       case message_kind::grant:
         if (e != nullptr && e->handover.on_grant()) take(*e, m, now, p);
-        tell(m, e != nullptr && e->state == phase::owned ? message_kind::ack : message_kind::refuse, p);
+        send_reply(m, e != nullptr && e->state == phase::owned ? message_kind::ack : message_kind::refuse, p);
         break;
       case message_kind::busy:
         if (e != nullptr && e->state == phase::pulling) {
@@ -312,7 +312,7 @@ class receiver {
     entry* e = by_offer(m);
     if (e == nullptr) {
       // Other requests may have been bought since the bid.
-      if (!wanted || !has_place(m, p)) return tell(m, message_kind::rejected, p);
+      if (!wanted || !has_place(m, p)) return send_reply(m, message_kind::rejected, p);
       e = entries_;
       while (e->state != phase::free) ++e;
       *e = entry{};
@@ -330,7 +330,7 @@ class receiver {
     }
     e->sender_load = m.load;
     e->size = m.size;
-    tell(m, message_kind::accepted, p);
+    send_reply(m, message_kind::accepted, p);
   }
 
   void forget(entry& e) noexcept {
@@ -424,7 +424,7 @@ class receiver {
     return m;
   }
   template <port P>
-  void tell(const message& to, message_kind kind, P& p) noexcept {
+  void send_reply(const message& to, message_kind kind, P& p) noexcept {
     p.send(reply(to, kind));
   }
   [[nodiscard]] message about(const entry& e, message_kind kind) const noexcept {

@@ -175,7 +175,7 @@ class sender {
           drop(*e);
           p.released(r);
         }
-        tell_closed(m, p);
+        send_closed(m, p);
         break;
       case message_kind::refuse:
         if (in_transfer(e, m)) {
@@ -183,7 +183,7 @@ class sender {
         } else if (is_winner(e, m) && e->state < phase::copying) {
           confirm_next(*e, now, p);  // the receiver gives up before the transfer begins
         }
-        tell_closed(m, p);
+        send_closed(m, p);
         break;
       default: break;
     }
@@ -483,13 +483,13 @@ class sender {
 
   template <port P>
   void on_pull(entry* e, const message& m, std::size_t room, time_point now, P& p) noexcept {
-    if (!is_winner(e, m)) return tell_closed(m, p);
+    if (!is_winner(e, m)) return send_closed(m, p);
     if (in_transfer(e, m)) {
       return tell_transfer(*e, e->state == phase::granted ? message_kind::grant : message_kind::start, p);
     }
     const bool for_sale = e->state == phase::confirming || e->state == phase::sold;
     // A void ticket stays void, even if its pull is repeated: its blocks are another's by now.
-    if (!for_sale || m.ticket <= e->void_ticket) return tell(m, message_kind::busy, p);
+    if (!for_sale || m.ticket <= e->void_ticket) return send_reply(m, message_kind::busy, p);
     e->winner = m.from;
     if (e->state == phase::confirming) {
       e->state = phase::sold;  // it has accepted; the message is late or lost
@@ -503,14 +503,14 @@ class sender {
     if (e->starves_since != 0) {
       e->ticket = m.ticket;
       if (room != 0 && outgoing_ < config_.outgoing && starving_ == 1) return begin_copy(*e, now, p);
-      return tell(m, message_kind::wait, p);
+      return send_reply(m, message_kind::wait, p);
     }
     if (room != 0 && outgoing_ < config_.outgoing && starving_ == 0) {
       e->ticket = m.ticket;
       return begin_copy(*e, now, p);
     }
     e->void_ticket = m.ticket;
-    tell(m, message_kind::busy, p);
+    send_reply(m, message_kind::busy, p);
   }
 
   template <port P>
@@ -557,7 +557,7 @@ class sender {
   }
   /// An answer about the message's ticket alone.
   template <port P>
-  void tell(const message& to, message_kind kind, P& p) noexcept {
+  void send_reply(const message& to, message_kind kind, P& p) noexcept {
     message m;
     m.from = self_;
     m.to = to.from;
@@ -568,8 +568,8 @@ class sender {
     p.send(m);
   }
   template <port P>
-  void tell_closed(const message& to, P& p) noexcept {
-    tell(to, message_kind::closed, p);
+  void send_closed(const message& to, P& p) noexcept {
+    send_reply(to, message_kind::closed, p);
   }
 
   entry* entries_;

@@ -152,7 +152,7 @@ class trader {
     const std::uint32_t known = known_[m.from.id];
     if (m.from.incarnation < known || m.from.incarnation <= failed_[m.from.id]) return status::foreign;
     if (m.from.incarnation > known) {
-      if (known > failed_[m.from.id]) bury({m.from.id, known}, now, p);
+      if (known > failed_[m.from.id]) mark_dead({m.from.id, known}, now, p);
       known_[m.from.id] = m.from.incarnation;
     }
     if (m.to.incarnation != self_.incarnation && m.to.incarnation != 0) {
@@ -208,7 +208,7 @@ class trader {
     const std::uint32_t known = known_[dead.id];
     if (dead.incarnation <= failed_[dead.id]) return;
     failed_[dead.id] = dead.incarnation;
-    if (known != 0 && known <= dead.incarnation) bury({dead.id, known}, now, p);
+    if (known != 0 && known <= dead.incarnation) mark_dead({dead.id, known}, now, p);
     pump(now, p);
   }
 
@@ -247,7 +247,7 @@ class trader {
   }
 
   template <port P>
-  void bury(peer dead, time_point now, P& p) noexcept {
+  void mark_dead(peer dead, time_point now, P& p) noexcept {
     sender_.peer_failed(dead, now, p);
     receiver_.peer_failed(dead, p);
   }

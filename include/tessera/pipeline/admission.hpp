@@ -33,7 +33,7 @@ template <class Planning>
                                      .block_size = p.roster.kv.block_size(),
                                      .residents = p.roster.residents.all().first(p.ordinary()),
                                      .admitted = p.step.admitted,
-                                     .own = p.roster.kv.own().by_row()};
+                                     .exclusive = p.roster.kv.own().by_row()};
   return p.config.admit.admits(r, view) ? wait_reason::none : wait_reason::held_back;
 }
 

@@ -71,7 +71,7 @@ void evict_last(Planning& p, const typename Planning::request& taker) noexcept {
   auto& r = *p.roster.residents[--p.step.kept];
   const std::size_t kept = p.roster.kv.kept_by_others(r);
   const blocks to_copy = p.roster.kv.written(r) - blocks{static_cast<std::int64_t>(kept)};
-  const preemption_mode mode = r.state().guest ? preemption_mode::recompute : p.config.preempt.mode(r, to_copy);
+  const preemption_mode mode = r.state().backfilled ? preemption_mode::recompute : p.config.preempt.mode(r, to_copy);
   p.roster.kv.evict(r, mode, kept, p.step.mark());
   p.step.moves.victims.back().for_whom = &taker;
 }
@@ -120,7 +120,7 @@ template <class Planning>
 /// blocks are free, or until none is left with blocks of its own.
 template <class Planning>
 void send_guests_away(Planning& p, const typename Planning::request& r, blocks wanted) noexcept {
-  if (r.state().guest) return;
+  if (r.state().backfilled) return;
   auto& kv = p.roster.kv;
   std::size_t useful = kv.mark();
   while (p.free() < wanted && p.step.kept > p.ordinary()) {

@@ -164,7 +164,7 @@ class grouped_ledger {
     return tokens{least};
   }
   [[nodiscard]] auto told_room() const noexcept {
-    return [kv = &kv_](std::uint32_t row) noexcept { return kv->told_room(row).count(); };
+    return [kv = &kv_](std::uint32_t row) noexcept { return kv->sent_room(row).count(); };
   }
   [[nodiscard]] blocks written(const Request& r) const noexcept { return whole(r.state().computed); }
   [[nodiscard]] blocks found(const Request& r) const noexcept {
@@ -200,11 +200,11 @@ class grouped_ledger {
   /// The number in all groups together.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
     std::size_t n = 0;
-    for (std::size_t g = 0; g != kv_.count(); ++g) n += kv_.table(g).size(row) - kv_.table(g).told(row);
+    for (std::size_t g = 0; g != kv_.count(); ++g) n += kv_.table(g).size(row) - kv_.table(g).sent(row);
     return static_cast<std::uint32_t>(n);
   }
-  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).told(row) != 0; }
-  void tell(std::uint32_t row) noexcept { kv_.tell(row); }
+  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return kv_.table(0).sent(row) != 0; }
+  void tell(std::uint32_t row) noexcept { kv_.mark_sent(row); }
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 

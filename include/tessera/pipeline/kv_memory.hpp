@@ -26,8 +26,8 @@ namespace detail {
 /// Tells the eviction order a request's wish for these of its blocks, if the order takes wishes. O(ids.size()).
 template <class BlockStore, class Request>
 void wish(BlockStore& blocks, const Request& r, std::span<const kv::block_id> ids) noexcept {
-  if constexpr (requires { blocks.wish(ids, BlockStore::eviction_type::wish(r)); }) {
-    blocks.wish(ids, BlockStore::eviction_type::wish(r));
+  if constexpr (requires { blocks.retain(ids, BlockStore::eviction_type::retention_of(r)); }) {
+    blocks.retain(ids, BlockStore::eviction_type::retention_of(r));
   } else {
     static_cast<void>(blocks), static_cast<void>(r), static_cast<void>(ids);
   }
@@ -133,7 +133,7 @@ class kv_memory {
   [[nodiscard]] auto told_room() const noexcept {
     return [table = &table_, block_size = block_size_.count(), ahead = slots_ahead_.count(),
             most = most_slots_.count()](std::uint32_t row) noexcept {
-      const std::int64_t slots = static_cast<std::int64_t>(table->told_size(row)) * block_size;
+      const std::int64_t slots = static_cast<std::int64_t>(table->sent_size(row)) * block_size;
       return slots < most ? slots - ahead : slots;
     };
   }
@@ -237,13 +237,13 @@ class kv_memory {
 
   /// Blocks at the end of a row that the engine was not told of yet.
   [[nodiscard]] std::uint32_t new_blocks(std::uint32_t row) const noexcept {
-    return static_cast<std::uint32_t>(table_.size(row) - table_.told(row));
+    return static_cast<std::uint32_t>(table_.size(row) - table_.sent(row));
   }
 
   /// Whether the engine knows the row.
-  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return table_.told(row) != 0; }
+  [[nodiscard]] bool is_told(std::uint32_t row) const noexcept { return table_.sent(row) != 0; }
 
-  void tell(std::uint32_t row) noexcept { table_.tell(row); }
+  void tell(std::uint32_t row) noexcept { table_.mark_sent(row); }
 
   // -- final -------------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ class resident_set {
     std::memmove(first_ + at + 1, first_ + at, (size_ - at) * sizeof(R*));
     first_[at] = &r;
     ++size_;
-    guests_ += r.state().guest ? 1U : 0U;
+    guests_ += r.state().backfilled ? 1U : 0U;
     if (at <= bookmark_) ++bookmark_;
     due_.insert(r, *order_);
   }
@@ -73,7 +73,7 @@ class resident_set {
     --size_;
     std::memmove(first_ + at, first_ + at + 1, (size_ - at) * sizeof(R*));
     if (at < bookmark_) --bookmark_;
-    guests_ -= r.state().guest ? 1U : 0U;
+    guests_ -= r.state().backfilled ? 1U : 0U;
     due_.erase(r);
     return at;
   }
@@ -118,7 +118,7 @@ class resident_set {
   /// Drops all except the first `n`. O(dropped).
   void truncate(std::size_t n) noexcept {
     for (; size_ > n; --size_) {
-      guests_ -= first_[size_ - 1]->state().guest ? 1U : 0U;
+      guests_ -= first_[size_ - 1]->state().backfilled ? 1U : 0U;
       due_.erase(*first_[size_ - 1]);
     }
     bookmark_ = std::min(bookmark_, size_);
@@ -130,7 +130,7 @@ class resident_set {
   /// The resident at `at` leaves, or is about to change its place. O(1).
   void vacate(std::size_t at) noexcept {
     due_.erase(*first_[at]);
-    guests_ -= first_[at]->state().guest ? 1U : 0U;
+    guests_ -= first_[at]->state().backfilled ? 1U : 0U;
     first_[at] = nullptr;
     if (at < hole_) hole_ = at;
   }
@@ -144,7 +144,7 @@ class resident_set {
     if (!std::is_sorted(coming_.begin(), coming_.end(), earlier)) std::sort(coming_.begin(), coming_.end(), earlier);
     merge();
     for (R* r : coming_) {
-      guests_ += r->state().guest ? 1U : 0U;
+      guests_ += r->state().backfilled ? 1U : 0U;
       due_.insert(*r, *order_);
     }
     coming_.clear();
@@ -180,7 +180,7 @@ class resident_set {
   }
   template <class State>
   [[nodiscard]] static int rank(const State& s) noexcept {
-    return s.restarted ? 0 : s.guest ? 2 : 1;
+    return s.restarted ? 0 : s.backfilled ? 2 : 1;
   }
 
   /// Among the first `n`, which are sorted.

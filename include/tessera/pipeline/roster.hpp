@@ -121,7 +121,7 @@ struct roster {
     s.swapped = false;
     s.cached_blocks = parent.state().cached_blocks;
     s.shared_blocks = static_cast<std::uint32_t>(blocks_for(s.computed, kv.block_size()).count());
-    s.guest = parent.state().guest;  // it is backfilled like its parent
+    s.backfilled = parent.state().backfilled;  // it is backfilled like its parent
     s.forked = true;
     s.life = lifecycle::resident;
     residents.insert(child);
@@ -161,7 +161,7 @@ struct roster {
     s.life = as;
     count_end(as);
     s.ends_as = lifecycle::idle;
-    s.restarted = s.guest = s.drafted = false;
+    s.restarted = s.backfilled = s.drafted = false;
     s.expected = 0;
   }
   /// The same for a request that was held by plans in flight, which are settled now.
@@ -334,7 +334,7 @@ struct roster {
     for (std::size_t i = 0; i != admitted.size(); ++i) {
       Request* const r = admitted[i];
       state& s = state_of(*r);
-      s.guest = i >= first_guest;
+      s.backfilled = i >= first_guest;
       if (refused.sequence == s.sequence) refused.forget();
       waiting.erase(*r);
       s.life = lifecycle::resident;
@@ -583,7 +583,7 @@ struct roster {
       s.cached_blocks = 0;
       s.restarted = true;
     }
-    s.guest = false;
+    s.backfilled = false;
     s.life = lifecycle::waiting;
     waiting.insert(r);
     if constexpr (gate_counts<Gate>) gate.stopped(r);

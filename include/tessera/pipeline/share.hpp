@@ -222,7 +222,7 @@ template <class Planning>
       p.step.obtainable = min(p.step.obtainable, more - lacking);
       // Part of a chunk is better than nothing: the blocks that are free or backfilled requests hold, or else one
       // block.
-      if constexpr (Planning::gate::passes) send_guests_away(p, r, more);
+      if constexpr (Planning::gate::backfills) send_guests_away(p, r, more);
       const blocks one = kv.lacks(r, s.computed + tokens{1});
       if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
       count = kv.reach(r, s.computed + count, p.free()) - s.computed;

@@ -14,7 +14,7 @@ template <class Planning>
 [[nodiscard]] bool displaces(const Planning& p, const typename Planning::request& waiting,
                              const typename Planning::request& resident) noexcept {
   if (resident.state().restarted) return false;
-  if (resident.state().guest) return true;
+  if (resident.state().backfilled) return true;
   return p.roster.waiting.discipline().displaces(waiting, resident);
 }
 
@@ -46,7 +46,7 @@ void welcome_guests(Planning& p) noexcept {
     const auto* const first = p.roster.waiting.front();
     if (first != nullptr && p.roster.waiting.discipline().before(*first, guest)) return;
     residents.erase(guest);
-    request_access::state(guest).guest = false;
+    request_access::state(guest).backfilled = false;
     residents.insert(guest);
   }
 }
@@ -62,7 +62,7 @@ template <class Planning>
           .block_size = roster.kv.block_size(),
           .residents = roster.residents.all().first(p.ordinary()),
           .admitted = p.step.admitted,
-          .own = roster.kv.own().by_row(),
+          .exclusive = roster.kv.own().by_row(),
           .places = held < p.limits.residents ? p.limits.residents - held : 0,
           .most_places = p.limits.residents};
 }
@@ -141,7 +141,7 @@ void let_pass(Planning& p, const typename Planning::request& blocked, Line& line
     const blocks lacks = p.whole(blocked) + step.promised - p.free() - hold_before - new_guests;
     view.blocked = &blocked;
     view.lacks = max(lacks, blocks{});
-    view.guests_hold = hold_before + new_guests;
+    view.backfilled_blocks = hold_before + new_guests;
     // A request that lost its KV would keep its blocks until it has recomputed it: it is not backfilled.
     const passage answer = r->state().restarted || r->state().length > p.longest ? passage::skip : gate.ask(*r, view);
     if (answer == passage::stop) return;
@@ -163,7 +163,7 @@ void walk(Planning& p) noexcept {
   constexpr bool screens = gate_screens<typename Planning::gate>;
   constexpr bool has_classes = gate_has_classes<typename Planning::gate, request>;
   auto& [limits, longest, config, roster, step] = p;
-  if constexpr (Planning::gate::passes) welcome_guests(p);
+  if constexpr (Planning::gate::backfills) welcome_guests(p);
   auto line = line_of(roster.waiting);
   request* candidate = line.first();
   step.waiting_priority = candidate != nullptr ? candidate->priority : std::numeric_limits<int>::min();
@@ -279,7 +279,7 @@ void walk(Planning& p) noexcept {
   if constexpr (has_classes) {
     for (std::size_t i = 0; i != line.place(); ++i) note_skip(p, line[i]);
   }
-  if constexpr (Planning::gate::passes) {
+  if constexpr (Planning::gate::backfills) {
     if (blocked != nullptr) {
       top_up(p);  // backfilled requests take what no other can
       let_pass(p, *blocked, line);

@@ -113,17 +113,17 @@ struct request_state {
   bool swapped : 1 = false;    ///< Waiting, and its KV is in the host tier; if `host_head` is `no_index`, at the place
                                ///< that it came from.
   bool restarted : 1 = false;  ///< Its KV was dropped and no token was sampled since. It keeps its blocks until one is.
-  bool guest : 1 = false;      ///< Resident by backfill: a request that ranks before it waits, and evicts it when it
-                               ///< can start.
-  bool drafted : 1 = false;    ///< Its row has slots for drafts of plans in flight, or for drafts that were rejected.
-  bool parked : 1 = false;     ///< Parked, waiting or suspended: from `park` to `ready`.
-  bool loads : 1 = false;      ///< The KV of its first `computed` tokens is being transferred: until `arrived`.
-  bool forked : 1 = false;     ///< It began here as a copy of another request, with that request's KV.
-  bool leads : 1 = false;      ///< It waits and is the first of its class (`class_queue`).
-  std::uint8_t carried = 0;    ///< A byte of the order that moves with it to another instance; 0 carries no
-                               ///< information.
-  std::uint16_t expected = 0;  ///< Tokens that plans in flight will produce for it, at most: if all their drafts are
-                               ///< accepted.
+  bool backfilled : 1 = false;  ///< Resident by backfill: a request that ranks before it waits, and evicts it when it
+                                ///< can start.
+  bool drafted : 1 = false;     ///< Its row has slots for drafts of plans in flight, or for drafts that were rejected.
+  bool parked : 1 = false;      ///< Parked, waiting or suspended: from `park` to `ready`.
+  bool loads : 1 = false;       ///< The KV of its first `computed` tokens is being transferred: until `arrived`.
+  bool forked : 1 = false;      ///< It began here as a copy of another request, with that request's KV.
+  bool leads : 1 = false;       ///< It waits and is the first of its class (`class_queue`).
+  std::uint8_t carried = 0;     ///< A byte of the order that moves with it to another instance; 0 carries no
+                                ///< information.
+  std::uint16_t expected = 0;   ///< Tokens that plans in flight will produce for it, at most: if all their drafts are
+                                ///< accepted.
   std::uint32_t shared_blocks = 0;     ///< Leading blocks found in the prefix cache at the latest admission.
   std::uint32_t host_head = no_index;  ///< First block of its chain in the host tier while swapped out.
   std::uint32_t preemptions = 0;       ///< How often it lost its blocks.

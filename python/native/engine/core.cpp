@@ -299,11 +299,11 @@ void core::arrived(std::uint32_t slot, std::int64_t n) {
   const bool is_here = std::any_of(arrived_.begin(), arrived_.end(), [&](const arrival& a) { return a.who == &r; });
   if (!r.loading || is_here) throw std::runtime_error("KV has arrived that was not on its way");
   arrived_.push_back({&r, ts::tokens{n}});
-  sweep();
+  reclaim();
 }
 
 /// A request that has its KV goes on, or ends if it is to.
-void core::let_in(const arrival& a) {
+void core::admit(const arrival& a) {
   request& r = *a.who;
   if (planner_->arrived(r, a.there) != ts::status::ok) throw std::runtime_error("KV has arrived and is of no use");
   r.loading = false;
@@ -318,7 +318,7 @@ nb::object core::drain(std::uint32_t slot) {
     let_go(slot);
     return nb::none();
   }
-  bury(r);
+  retire(r);
   return nb::cast(ticket);
 }
 
@@ -331,7 +331,7 @@ void core::let_go(std::uint32_t slot) {
   if (ts::is_live(r.state().life) && planner_->finish(r) != ts::status::ok) {
     throw std::runtime_error("a request that has ended cannot leave");
   }
-  bury(r);
+  retire(r);
 }
 
 nb::list core::events() {
@@ -407,8 +407,8 @@ void core::cancel(std::uint32_t slot) {
   --live_;
   if (r.loading) ++unwanted_;
   (void)planner_->cancel(r);
-  bury(r);
-  if (r.loading) sweep();
+  retire(r);
+  if (r.loading) reclaim();
 }
 
 void core::forget_names(const request& r) {
@@ -423,7 +423,7 @@ void core::give_back(request& r) {
 }
 
 /// Gives the slot back, now or when the plan is settled that holds the request.
-void core::bury(request& r) {
+void core::retire(request& r) {
   if (ts::is_live(r.state().life)) {
     leaving_.push_back(&r);
     return;
@@ -433,9 +433,9 @@ void core::bury(request& r) {
 }
 
 /// Gives back the slots of those that no plan holds any more.
-void core::sweep() {
+void core::reclaim() {
   if (!arrived_.empty() && in_flight_.empty()) {
-    std::erase_if(arrived_, [this](const arrival& a) { return a.who->dead && (let_in(a), true); });
+    std::erase_if(arrived_, [this](const arrival& a) { return a.who->dead && (admit(a), true); });
   }
   if (settings_.tells && !leaving_.empty()) note_events();
   std::erase_if(leaving_, [this](request* r) {
@@ -491,7 +491,7 @@ void core::hold_prefills(bool defer) {
 }
 
 /// A resident's KV is lost, or taken from it; it waits again.
-void core::lose(request& r) {
+void core::preempt(request& r) {
   if (planner_->preempt(r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
   set(r.object, names().status, words_.status_preempted);
   set(r.object, names().num_preemptions, number(r.state().preemptions));
@@ -502,14 +502,14 @@ void core::lose(request& r) {
 nb::object core::reset() {
   if (pending()) return nb::none();
   hold_prefills(false);
-  for (const arrival& a : arrived_) let_in(a);
+  for (const arrival& a : arrived_) admit(a);
   arrived_.clear();
   nb::list gone;
   const auto residents = planner_->residents();
   // Each call changes the span.
   const std::vector<request*> all{residents.begin(), residents.end()};
   for (request* r : all) {
-    lose(*r);
+    preempt(*r);
     gone.append(nb::borrow(r->object));
   }
   if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");

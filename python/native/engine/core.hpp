@@ -121,12 +121,12 @@ class core {
   request& at(std::uint32_t slot);
   [[nodiscard]] const request& at(std::uint32_t slot) const;
   request& fresh_slot();
-  void bury(request& r);
+  void retire(request& r);
   void give_back(request& r);
   void forget_names(const request& r);
-  void sweep();
-  void let_in(const arrival& a);
-  void lose(request& r);
+  void reclaim();
+  void admit(const arrival& a);
+  void preempt(request& r);
   void close_block(request& r);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;

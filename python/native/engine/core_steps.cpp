@@ -30,11 +30,11 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
     // Running requests may lack blocks that the arrived ones hold, and no other request can give them any.
     if (!arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
       request& last = *planner_->residents().back();
-      lose(last);
+      preempt(last);
       given_up_.push_back(&last);
     }
     auto next = arrived_.begin();
-    while (next != arrived_.end() && places() != 0) let_in(*next++);
+    while (next != arrived_.end() && places() != 0) admit(*next++);
     arrived_.erase(arrived_.begin(), next);
     starts = std::min(starts, places());
   }
@@ -74,7 +74,7 @@ void core::settle_empty(double now) {
     outcomes_.clear();
     settle_oldest(now);
   }
-  sweep();
+  reclaim();
 }
 
 /// The requests of the latest step decode once more, in the same order, and nothing else happens.

@@ -160,7 +160,7 @@ class grouped_planner final : public planner {
     const auto& table = all.table(group);
     return {.blocks = table.row(row),
             .first = all.first_block(group, row),
-            .fresh = fresh == 0 ? 0 : table.size(row) - table.told(row)};
+            .fresh = fresh == 0 ? 0 : table.size(row) - table.sent(row)};
   }
   ts::tokens longest() const override {
     return ts::detail::grouped_ledger<request, most_groups, ts::kv::prefix_cache>::longest(scheduler_.size_limits());

@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents
 from fake_engine import FakeEngine  # noqa: E402
 from virtual_time import run  # noqa: E402
 
-from tessera.fleet import Patience, Router  # noqa: E402
+from tessera.fleet import Router, Timeouts  # noqa: E402
 
 Draw = Callable[[random.Random], tuple[int, int]]
 
@@ -196,12 +196,12 @@ engine = {
 }
 
 #: No engine hangs here: a request that has no token yet waits.
-endless = Patience(first=1e6, token=1e6, place=1e6)
+endless = Timeouts(first=1e6, token=1e6, place=1e6)
 
 
 def fleet_of(policy: str, options: dict[str, Any], n: int = 8, **settings: Any) -> tuple[Router, list[FakeEngine]]:
     peers: dict[str, FakeEngine] = {}
-    router = Router(policy, name="r", reservations=1 << 16, silence=1e6, patience=endless, **settings)
+    router = Router(policy, name="r", reservations=1 << 16, silence=1e6, timeouts=endless, **settings)
     engines = [FakeEngine(f"e{i}", peers=peers, **{**engine, **options}) for i in range(n)]
     for e in engines:
         router.add(e.name, e, e.blocks, prefill_budget=8192.0)

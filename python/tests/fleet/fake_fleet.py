@@ -15,9 +15,9 @@ from typing import Any
 from fake_engine import FakeEngine, answer
 from virtual_time import run
 
-from tessera.fleet import Call, Patience, Router, Session
+from tessera.fleet import Call, Router, Session, Timeouts
 
-quick = Patience(first=20.0, token=2.0, place=20.0, move=5.0)
+quick = Timeouts(first=20.0, token=2.0, place=20.0, move=5.0)
 
 
 class Unfenced:
@@ -38,7 +38,7 @@ class Fleet:
         *,
         fenced: bool = True,
         period: float | None = 0.25,
-        patience: Patience = quick,
+        timeouts: Timeouts = quick,
         engine: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
@@ -46,8 +46,8 @@ class Fleet:
         self.options = {"blocks": 400, "block_size": 16, "export_lease": 5.0, **(engine or {})}
         self.engines: list[FakeEngine] = []
         self.settings = {"lease": 20.0, "rest": 0.5, **settings}
-        self.patience = patience
-        self.router = Router(policy, patience=patience, **self.settings)
+        self.timeouts = timeouts
+        self.router = Router(policy, timeouts=timeouts, **self.settings)
         self.fenced = fenced
         self.sessions: list[Session] = []
         for _ in range(n):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a client sees of a request that goes on at another engine: the longest gap between two of its tokens. The
-request moves with its KV (fork), with and without a leap. Or its engine fails it, and the other computes it anew. Or it
-stays. Further, when what happened in a move.
+request moves with its KV (fork), with and without a catch-up. Or its engine fails it, and the other computes it anew.
+Or it stays. Further, when what happened in a move.
 
 python python/tests/fleet/gap.py [--length 1500] [--times 12]
 python python/tests/fleet/gap.py --paper [--length 1500]
@@ -30,7 +30,7 @@ sys.path[:0] = [str(here.parent), str(here.parents[1] / "vllm"), str(here.parent
 
 import model as tiny  # noqa: E402
 
-from tessera.fleet import Call, Died, Patience, Piece, Router  # noqa: E402
+from tessera.fleet import Call, Died, Piece, Router, Timeouts  # noqa: E402
 
 #: Tokens of an answer before and after the moment.
 before, after = 40, 60
@@ -40,17 +40,17 @@ class Fails:
     """An engine with streams that break off when they are told to. What comes takes `back` seconds to come. `seen`, one
     for both engines, has when the streams of a move were asked for, and when they said something first and last."""
 
-    def __init__(self, engine: Any, seen: dict[str, float], back: float = 0.0, leaps: bool = True) -> None:
+    def __init__(self, engine: Any, seen: dict[str, float], back: float = 0.0, catches_up: bool = True) -> None:
         self.engine = engine
         self.seen = seen
         self.back = back
-        self.leaps = leaps
+        self.catches_up = catches_up
         self.report = engine.report
         self.failing = False
 
     async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
         now = asyncio.get_running_loop().time
-        what = "export" if call.export else "target" if call.kv is not None else "leap" if call.at else ""
+        what = "export" if call.export else "target" if call.kv is not None else "catch-up" if call.at else ""
         self.seen[f"{what} asked"] = now()
         pieces = self.engine.stream(call)
         try:
@@ -62,7 +62,7 @@ class Fails:
                     raise Died("it was told to")
                 self.seen.setdefault(f"{what} first", now())
                 self.seen[f"{what} last"] = now()
-                yield p if self.leaps else p._replace(cached=0)
+                yield p if self.catches_up else p._replace(cached=0)
         finally:
             await pieces.aclose()
 
@@ -82,18 +82,18 @@ async def one(router: Router, engines: dict[str, Fails], how: str, ids: list[int
         if not at and len(times) >= before:
             at = len(times)
             source = stream.replica
-            if how in ("move", "no leap"):
+            if how in ("move", "no catch-up"):
                 # It has outgrown where it is.
                 router.book.set_range(router.entry(source).number, 0, 1)
                 router.tick()
             elif how == "recompute":
                 engines[source].failing = True
     gaps = [1000 * (b - a) for a, b in zip(times, times[1:], strict=False)]
-    moves = how in ("move", "no leap")
+    moves = how in ("move", "no catch-up")
     assert stream.moves == moves and len(stream.failures) == (how == "recompute"), (how, stream.failures)
     out = {"before": max(gaps[2 : at - 1]), "then": max(gaps[at - 1 :]), "step": statistics.median(gaps)}
     if moves:
-        for name in ("export last", "target asked", "target first", "leap asked", "leap first"):
+        for name in ("export last", "target asked", "target first", "catch-up asked", "catch-up first"):
             if name in seen:
                 out[name] = 1000 * (seen[name] - times[at - 1])
         longest = max(range(at - 1, len(gaps)), key=lambda i: gaps[i])
@@ -114,7 +114,7 @@ def show(seen: dict[str, list[dict[str, float]]]) -> None:
 
 
 async def a_move(
-    o: argparse.Namespace, draw: random.Random, ray: bool, transfer: float, leaps: bool
+    o: argparse.Namespace, draw: random.Random, ray: bool, transfer: float, catches_up: bool
 ) -> dict[str, float]:
     """Llama-3.1-8B on an H100: docs/results/fleet.md has where the numbers come from."""
     from fake_engine import FakeEngine
@@ -136,7 +136,7 @@ async def a_move(
             latency=0.0046 if ray else 0.0,
             per_fetched_token=transfer / o.length,
         )
-        engines[name] = Fails(e, seen, 0.0030 if ray else 0.0, leaps)
+        engines[name] = Fails(e, seen, 0.0030 if ray else 0.0, catches_up)
         router.add(name, engines[name], e.blocks)
 
         async def read(e: FakeEngine = e) -> None:
@@ -158,13 +158,14 @@ async def a_move(
 async def on_paper(o: argparse.Namespace) -> None:
     for ray in (True, False):
         for transfer in (0.0044, 0.0175):
-            for leaps in (False, True):
+            for catches_up in (False, True):
                 draw = random.Random(5)
-                moves = [await a_move(o, draw, ray, transfer, leaps) for _ in range(o.times)]
+                moves = [await a_move(o, draw, ray, transfer, catches_up) for _ in range(o.times)]
                 v = sorted(x["then"] for x in moves)
                 print(
                     f"{'with' if ray else 'without'} Ray, transfer {1000 * transfer:4.1f} ms, "
-                    f"{'leap' if leaps else 'no leap'}: mean {statistics.mean(v):.1f} ms ({v[0]:.1f} to {v[-1]:.1f}); "
+                    f"{'catch-up' if catches_up else 'no catch-up'}: "
+                    f"mean {statistics.mean(v):.1f} ms ({v[0]:.1f} to {v[-1]:.1f}); "
                     f"the gap ends after {statistics.mean(x['gap to'] for x in moves):.0f} ms"
                 )
 
@@ -187,7 +188,9 @@ async def main(o: argparse.Namespace, model: str) -> None:
         "kv_transfer_config": {"kv_buffer_device": "cpu"},
         **({"scheduler_cls": None} if o.own else {}),
     }
-    router = Router("least_load", moves="cascade", block_size=32, rest=0.0, shun=0.0, patience=Patience(token=60.0))
+    router = Router(
+        "least_load", moves="cascade", block_size=32, rest=0.0, avoid_for=0.0, timeouts=Timeouts(token=60.0)
+    )
     engines: dict[str, Fails] = {}
     marks: dict[str, float] = {}
     for name in ("a", "b"):
@@ -197,12 +200,12 @@ async def main(o: argparse.Namespace, model: str) -> None:
     run = asyncio.ensure_future(router.run(0.1))
     print("measuring", flush=True)
     draw = random.Random(5)
-    seen: dict[str, list[dict[str, float]]] = {"stay": [], "move": [], "no leap": [], "recompute": []}
+    seen: dict[str, list[dict[str, float]]] = {"stay": [], "move": [], "no catch-up": [], "recompute": []}
     for i in range(o.times + 1):
         for how, all_of in seen.items():
             ids = [draw.randrange(3, 1000) for _ in range(o.length - before)]
             for e in engines.values():
-                e.leaps = how != "no leap"
+                e.catches_up = how != "no catch-up"
             got = await one(router, engines, how, ids)
             if i > 0:  # the first of each shakes hands
                 all_of.append(got)

@@ -229,7 +229,7 @@ async def test_cascade_moves_who_outgrows_its_stage() -> None:
     sessions = await asyncio.gather(*[f.client(i, 60 + i, 150) for i in range(10)])
     assert all(s.moves == 1 for s in sessions)
     came = f.engines[1].calls
-    assert 10 <= came <= 20  # some have leapt
+    assert 10 <= came <= 20  # some have caught up
     long = await f.client(99, 300, 10)
     assert long.moves == 0 and f.engines[1].calls == came + 1
     await f.settle()
@@ -282,13 +282,13 @@ class Late:
     """An engine that answers a request for tokens that another has, without KV, after `late` seconds, or refuses it."""
 
     def __init__(self, engine: FakeEngine, late: float | None) -> None:
-        self.engine, self.late, self.report, self.leaps = engine, late, engine.report, 0
+        self.engine, self.late, self.report, self.catch_ups = engine, late, engine.report, 0
 
     async def stream(self, call: Call) -> Any:
         if call.at > 0 and call.kv is None and not call.export:
-            self.leaps += 1
+            self.catch_ups += 1
             if self.late is None:
-                raise Refused("no leaps here")
+                raise Refused("no second request here")
             await asyncio.sleep(self.late)
         async for piece in self.engine.stream(call):
             yield piece
@@ -323,7 +323,7 @@ async def test_the_pause_of_a_move_is_a_few_steps_however_long_its_transfer_take
     pause, s, replicas = await pause_of_a_move(per_fetched_token=transfer * 0.01 / 520)
     assert (s.moves, s.moves_failed, s.failures) == (1, 0, [])
     assert pause <= 3.5
-    assert sum(r.leaps for r in replicas) == 1
+    assert sum(r.catch_ups for r in replicas) == 1
     # All that is computed anew is what the source said meanwhile, and its last block.
     assert replicas[1].engine.computed_tokens <= transfer + 5 + 16
 
@@ -334,11 +334,11 @@ async def test_a_target_that_cannot_leap_goes_on_where_it_is_or_not_at_all(late:
     pause, s, replicas = await pause_of_a_move(late, per_fetched_token=20 * 0.01 / 520)
     # It is as far behind as the transfer took; refused, it stays, each time.
     assert s.moves == (late is not None) and s.failures == []
-    assert s.moves_failed >= sum(r.leaps for r in replicas) >= 1 if late is None else s.moves_failed == 0
+    assert s.moves_failed >= sum(r.catch_ups for r in replicas) >= 1 if late is None else s.moves_failed == 0
     assert pause <= 1.5 if late is None else 15 <= pause <= 30
 
 
 @virtual
 async def test_engines_that_share_no_kv_are_not_asked_to_leap() -> None:
     pause, s, replicas = await pause_of_a_move(per_fetched_token=20 * 0.01 / 520, cache_blocks=0)
-    assert s.moves == 1 and sum(r.leaps for r in replicas) == 0 and pause >= 15
+    assert s.moves == 1 and sum(r.catch_ups for r in replicas) == 0 and pause >= 15

@@ -11,7 +11,7 @@ import pytest
 from fake_engine import FakeEngine, answer
 from fake_fleet import Fleet, Unfenced, prompt, until, virtual
 
-from tessera.fleet import Call, Died, Failure, Patience, Piece, Refused, Report, Router
+from tessera.fleet import Call, Died, Failure, Piece, Refused, Report, Router, Timeouts
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -100,7 +100,7 @@ async def test_a_request_that_kills_where_it_moves_to_moves_no_more() -> None:
         f.router.tick()
         await asyncio.sleep(0.1)
     await reads
-    assert len(died) == f.patience.deaths and s.moves == 0
+    assert len(died) == f.timeouts.deaths and s.moves == 0
     await f.settle()
 
 
@@ -165,7 +165,7 @@ async def test_a_move_of_a_slow_client_comes_to_an_end() -> None:
     f.router.book.set_range(0, 0, 1)
     f.router.tick()
     assert s._move is not None
-    await asyncio.sleep(f.patience.move + 1)
+    await asyncio.sleep(f.timeouts.move + 1)
     assert s.moves_failed == 1 and not reads.done()
     await reads
     assert s.got == answer(s.prompt, 300)
@@ -246,7 +246,7 @@ async def test_reports_that_are_none() -> None:
 @virtual
 async def test_many_wait_for_a_place_in_line() -> None:
     """No request waits in vain while there is room, the first come are served first, and a change wakes few."""
-    f = Fleet(4, period=None, reservations=40, patience=Patience(first=20, token=5, place=200))
+    f = Fleet(4, period=None, reservations=40, timeouts=Timeouts(first=20, token=5, place=200))
     chosen = 0
     choose = f.router._choose
 
@@ -267,7 +267,7 @@ async def test_many_wait_for_a_place_in_line() -> None:
     assert chosen < 6000
     assert not f.router._waiting
     # And no request that has given up keeps a place.
-    impatient = Router(patience=Patience(place=3))
+    impatient = Router(timeouts=Timeouts(place=3))
     tries = [asyncio.ensure_future(anext(aiter(impatient.stream([5], 1)))) for _ in range(50)]
     await asyncio.wait(tries)
     assert all(isinstance(t.exception(), Refused) for t in tries) and not impatient._waiting

@@ -38,12 +38,12 @@ async def test_a_core_that_is_dead_in_a_replica_that_reports_no_load_is_no_black
     for i in range(20):
         await f.client(i, 50, 5)
         await asyncio.sleep(0.3)
-    # One found out; for the time that it is shunned no other request had to.
+    # One found out; for the time that it is avoided no other request had to.
     assert sum(len(s.failures) for s in f.sessions) == 1
     await f.settle()
 
 
-#: Through an export (some 15 ms), the way to the target, its first token, and the leap to where the client is.
+#: Through an export (some 15 ms), the way to the target, its first token, and the catch-up to where the client is.
 moments = [
     0.0,
     0.002,
@@ -87,11 +87,11 @@ def test_the_moments_of_a_fork_are_all_met() -> None:
         f = tight_fleet()
         s, task, _, _ = await in_a_fork(f, after)
         move = s._move
-        what = "over" if move is None else "leap" if move.leap else "target" if move.target else "export"
+        what = "over" if move is None else "catch-up" if move.catch_up else "target" if move.target else "export"
         await task
         return what
 
-    assert {run(stage(t)) for t in moments} == {"export", "target", "leap", "over"}
+    assert {run(stage(t)) for t in moments} == {"export", "target", "catch-up", "over"}
 
 
 @virtual
@@ -115,7 +115,7 @@ async def test_kill_of_the_router() -> None:
     streams = [asyncio.ensure_future(f.client(i, 200, 400)) for i in range(30)]
     await asyncio.sleep(0.5)
     # A new one with an empty book. The engines go on for clients with connections that have not broken yet.
-    new = f.router = Router("least_load", patience=quick, **f.settings)
+    new = f.router = Router("least_load", timeouts=quick, **f.settings)
     for e in f.engines:
         f.join(e, new)
         assert new.report(e.name, await e.report()) == "taken"

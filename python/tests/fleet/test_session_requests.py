@@ -12,7 +12,7 @@ from fake_engine import POISON, FakeEngine, answer
 from fake_fleet import Fleet, in_a_fork, prompt, quick, read, tight_fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import AtFault, Call, Died, Failure, Patience, Piece, Refused, Router, Session
+from tessera.fleet import AtFault, Call, Died, Failure, Piece, Refused, Router, Session, Timeouts
 
 
 @virtual
@@ -123,7 +123,7 @@ class Scripted:
 )
 @virtual
 async def test_an_engine_that_breaks_the_rules_is_as_one_that_died(pieces: list[Any], says: str) -> None:
-    router = Router(patience=quick)
+    router = Router(timeouts=quick)
     for i in range(3):
         router.add(f"e{i}", Scripted(*pieces), 100)
     s = router.stream([1, 2, 3], 10)
@@ -135,7 +135,7 @@ async def test_an_engine_that_breaks_the_rules_is_as_one_that_died(pieces: list[
 
 @virtual
 async def test_an_engine_that_ends_before_what_it_has_said_lives_and_another_goes_on() -> None:
-    router = Router(patience=quick)
+    router = Router(timeouts=quick)
     router.add("e0", Scripted(Piece(0, [5, 6]), Piece(1, (), "stop")), 100)
     s = router.stream([1, 2, 3], 4)
     reads = asyncio.ensure_future(read(s, 0))
@@ -143,12 +143,12 @@ async def test_an_engine_that_ends_before_what_it_has_said_lives_and_another_goe
     router.add("e1", Scripted(Piece(2, [7, 8], "length")), 100)
     await reads
     assert s.got == [5, 6, 7, 8] and len(s.failures) == 1 and s._retries.deaths == 0
-    assert router.entry("e0").shunned_until == 0.0
+    assert router.entry("e0").avoided_until == 0.0
 
 
 @virtual
 async def test_a_mistake_in_a_replica_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    router = Router(patience=quick)
+    router = Router(timeouts=quick)
     router.add("e", Scripted(TypeError("my bug")), 100)
     with pytest.raises(Refused, match="no replica takes requests; the last failure: e: my bug"):
         async for _ in router.stream([1, 2, 3], 10):
@@ -158,7 +158,7 @@ async def test_a_mistake_in_a_replica_is_logged_and_said(caplog: pytest.LogCaptu
 
 @virtual
 async def test_a_stream_that_lost_only_its_end_is_whole() -> None:
-    router = Router(patience=quick)
+    router = Router(timeouts=quick)
     router.add("e0", Scripted(Piece(0, [5, 6])), 100)
     router.add("e1", Scripted(Piece(0, [5, 6])), 100)
     got = [piece async for piece in router.stream([1, 2, 3], 2)]
@@ -173,7 +173,7 @@ async def test_a_second_engine_that_dies_after_the_last_token_is_the_end() -> No
             raise Died("before it began")
             yield
 
-    router = Router(patience=quick)
+    router = Router(timeouts=quick)
     router.add("e0", First(), 100)
     reads = asyncio.ensure_future(anext(aiter(s := router.stream([1, 2, 3], 2))))
     await asyncio.sleep(0.01)
@@ -222,13 +222,13 @@ async def test_an_engine_that_ends_a_request_with_an_error_is_one_try(finish: st
 
 
 @virtual
-async def test_patience_may_be_long() -> None:
+async def test_many_tries_are_allowed() -> None:
     class Refuses:
         async def stream(self, call: Call) -> Any:
             raise Refused("full")
             yield
 
-    router = Router(patience=Patience(tries=1100, again=0.0))
+    router = Router(timeouts=Timeouts(tries=1100, again=0.0))
     router.add("e", Refuses(), 100)
     s = router.stream([1], 1)
     with pytest.raises(Refused, match="full"):

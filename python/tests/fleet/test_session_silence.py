@@ -32,7 +32,7 @@ async def test_a_replica_that_hangs(fenced: bool) -> None:
     assert hung.calls == before and hung.dead == fenced
     hung.hung = False
     hung._wake.set()
-    await asyncio.sleep(f.router.shun)
+    await asyncio.sleep(f.router.avoid_for)
     if not fenced:
         # What hung may come back.
         await asyncio.gather(*[f.client(200 + i) for i in range(10)])
@@ -58,9 +58,9 @@ async def test_a_replica_that_cannot_be_reached_keeps_the_streams_that_it_has() 
     assert any(s.failures for s in later) and not drains[0].dead
     sessions = await asyncio.gather(*running)
     assert not any(s.failures for s in sessions) and not drains[0].dead and f.router.names() == ["e0", "e1"]
-    # While it is shunned for that, it is found to be dead: that is no less certain.
+    # While it is avoided for that, it is found to be dead: that is no less certain.
     entry = f.router.entry("e0")
-    assert entry is not None and f.router.now() < entry.shunned_until
+    assert entry is not None and f.router.now() < entry.avoided_until
     f.router.suspect(entry)
     await asyncio.sleep(0.1)
     assert drains[0].dead and f.router.names() == ["e1"]

@@ -132,7 +132,7 @@ class Side:
         }
 
 
-def in_turn(steps: int, *what: Any) -> list[dict[str, float]]:
+def alternate(steps: int, *what: Any) -> list[dict[str, float]]:
     """vLLM's and ours, step by step in this process."""
     sides = [Side(ours, *what) for ours in (False, True)]
     for side in sides:
@@ -187,7 +187,7 @@ def measure(
     policy: dict,
     log_stats: bool = False,
     in_flight: int = 1,
-    run: Any = in_turn,
+    run: Any = alternate,
 ) -> dict[str, Any]:
     row: dict[str, Any] = {"running": n, "caching": caching, "load": "churn" if churn else "steady", "stats": log_stats}
     row["policy"] = policy["policy"]
@@ -212,7 +212,7 @@ def main() -> None:
         for n in a.running:
             for caching in (False, True):
                 steps = a.steps if n < 1000 else a.steps // 2
-                how = apart if a.apart else in_turn
+                how = apart if a.apart else alternate
                 row = measure(n, caching, churn, steps, {"policy": a.policy}, a.stats, a.in_flight, how)
                 rows.append(row)
                 v, t = row["vllm"], row["tessera"]

@@ -35,7 +35,7 @@ small: dict[str, Any] = {
     "max_position_embeddings": 512,
 }
 five_to_one = [*["sliding_attention"] * 5, "full_attention"] * 2
-in_turn = ["sliding_attention", "full_attention"] * 3
+alternating = ["sliding_attention", "full_attention"] * 3
 states = [*["linear_attention"] * 3, "full_attention"]
 
 #: Configurations of models, and why vLLM's own scheduler would serve them; "": ours would.
@@ -43,7 +43,7 @@ models = {
     "full": (LlamaConfig(num_hidden_layers=3, **small), ""),
     "a window in all layers": (MistralConfig(num_hidden_layers=3, sliding_window=64, **small), ""),
     "a window in every other layer": (
-        GptOssConfig(num_hidden_layers=6, sliding_window=64, layer_types=in_turn, **small),
+        GptOssConfig(num_hidden_layers=6, sliding_window=64, layer_types=alternating, **small),
         "",
     ),
     "five windows to one": (

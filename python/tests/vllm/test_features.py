@@ -231,8 +231,8 @@ def test_an_order_by_a_trained_model(reads: str) -> None:
         with llm(**{**ours, "additional_config": {"tessera": chosen}, "max_num_seqs": 4}) as made:
             scheduler = made.llm_engine.engine_core.engine_core.scheduler
             ended: list[int] = []
-            tell = scheduler._tell_finished
-            scheduler._tell_finished = lambda request: (ended.append(request.num_output_tokens), tell(request))
+            notify = scheduler._notify_finished
+            scheduler._notify_finished = lambda request: (ended.append(request.num_output_tokens), notify(request))
             assert answers(made, params, asked) == expected
             predictor = scheduler.describer.predictor
             assert predictor.seen == len(asked) and predictor.scores == {}

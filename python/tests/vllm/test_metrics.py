@@ -21,7 +21,7 @@ import sys
 from types import SimpleNamespace
 from tessera.vllm import metrics
 parallel = SimpleNamespace(data_parallel_index=int(sys.argv[1]))
-metrics.tell(SimpleNamespace(parallel_config=parallel), *sys.argv[2:])
+metrics.report_scheduler(SimpleNamespace(parallel_config=parallel), *sys.argv[2:])
 print("told", flush=True)
 sys.stdin.read()
 """
@@ -87,7 +87,7 @@ def test_a_folder_of_somebody_else_is_not_read(a_folder: Path) -> None:
     (a_folder / f"tessera-vllm-{os.getuid()}").mkdir(mode=0o777)
     (a_folder / f"tessera-vllm-{os.getuid()}").chmod(0o777)
     assert rows() == []
-    metrics.tell(stub.config(), "tessera", "fcfs", "")
+    metrics.report_scheduler(stub.config(), "tessera", "fcfs", "")
     assert rows() == []
 
 
@@ -101,7 +101,7 @@ def test_it_is_on_the_page_of_metrics() -> None:
 
     metrics.register()  # vLLM has done so already, by the entry point
     metrics.register()
-    metrics.tell(stub.config(), "vllm", "fcfs", "MFU metrics")
+    metrics.report_scheduler(stub.config(), "vllm", "fcfs", "MFU metrics")
     page = generate_latest(REGISTRY).decode()
     line = 'tessera_scheduler{engine="0",policy="fcfs",reason="MFU metrics",scheduler="vllm"} 1.0'
     assert page.count(line) == 1

@@ -90,7 +90,7 @@ def test_a_failure_stays_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
     monkeypatch.setattr(shadow.logger, "warning", lambda text, *a, **k: warnings.append(text))
     watched = made({"policy": "fcfs"})
-    monkeypatch.setattr(shadow.Watcher, "_plan", lambda *a: 1 / 0)
+    monkeypatch.setattr(shadow.ShadowScheduler, "_plan", lambda *a: 1 / 0)
     load = stub.Load(seed=5)
     check(drive(watched, stub.Runner(60), load, False), load)
     assert watched.shadow is None
@@ -171,7 +171,7 @@ def test_who_cannot_be_watched_is_passed() -> None:
     s.add_request(stub.request("token", [5, 6, 2**64], params()))
     s.add_request(stub.request("fine", [5, 6, 7], params()))
     s.shadow.add(stub.request("long", [5] * 1000, params()))
-    assert predictor.scores.keys() == s.shadow.ghosts.keys() == {"fine"}
+    assert predictor.scores.keys() == s.shadow.requests.keys() == {"fine"}
     while s.has_requests():
         step = s.schedule()
         s.update_from_output(step, runner.run(step))
@@ -183,9 +183,9 @@ def test_input_that_comes_piece_by_piece_is_not_watched() -> None:
     s, runner = made({"policy": "fcfs"}), stub.Runner(60)
     for prompt, resumable in (([5, 6], True), ([7, 8], True), ([0], False)):
         s.add_request(stub.request("x", prompt, params(), resumable=resumable))
-    assert s.shadow is not None and not s.shadow.ghosts
+    assert s.shadow is not None and not s.shadow.requests
     s.add_request(stub.request("y", [5, 6, 7], params()))
-    assert s.shadow.ghosts.keys() == {"y"}
+    assert s.shadow.requests.keys() == {"y"}
     assert runner.states == {}
 
 
@@ -194,11 +194,11 @@ def test_a_shadow_that_falls_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     s = made({"policy": "fcfs"})
     assert s.shadow.most_behind == 4 * 24 + 1024
     s.shadow.most_behind = 10
-    monkeypatch.setattr(shadow.Watcher, "_plan", lambda *a: set())
+    monkeypatch.setattr(shadow.ShadowScheduler, "_plan", lambda *a: set())
     load = stub.Load(seed=5)
     run = drive(s, stub.Runner(60), load, False)
     check(run, load)
-    assert list(s.shadow.behind) == list(run.reasons)[-10:] and s.shadow.ghosts.keys() == s.shadow.behind.keys()
+    assert list(s.shadow.behind) == list(run.reasons)[-10:] and s.shadow.requests.keys() == s.shadow.behind.keys()
     assert s.shadow.core.live() == 10
     report = s.shadow.report()
     assert (report["dropped"], report["not_ended"]) == (110, 10)
@@ -213,7 +213,7 @@ def test_a_step_looks_at_those_who_are_in_it() -> None:
         items = values = keys = __iter__
 
     s = made({"policy": "pars"})
-    s.shadow.ghosts = NotScanned()
+    s.shadow.requests = NotScanned()
     load = stub.Load(seed=5)
     check(drive(s, stub.Runner(60), load, False), load)
     assert s.shadow is not None and s.shadow.report()["ttft"]["predicted"]["count"] > 20
@@ -233,7 +233,7 @@ def test_a_token_that_is_none_takes_its_request_out_of_the_shadow() -> None:
         s.update_from_output(step, ran)
     assert not s.requests
     assert s.shadow is not None, "it has not failed"
-    assert s.shadow.aborted == 1 and not s.shadow.ghosts and s.shadow.report()["ttft"]["predicted"]["count"] == 1
+    assert s.shadow.aborted == 1 and not s.shadow.requests and s.shadow.report()["ttft"]["predicted"]["count"] == 1
 
 
 def test_the_log_sorts_what_it_says() -> None:

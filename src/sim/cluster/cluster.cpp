@@ -181,8 +181,8 @@ void cluster::look_at_prefixes(const request& r) {
   }
 }
 
-void cluster::tell(const request& r, happening what, std::size_t where, std::string why, comparison seen) {
-  options_.watcher->tell(request_event{what, now_s_, r.index, where, std::move(why), std::move(seen)});
+void cluster::notify(const request& r, event_kind what, std::size_t where, std::string why, comparison seen) {
+  options_.watcher->notify(request_event{what, now_s_, r.index, where, std::move(why), std::move(seen)});
 }
 
 blocks cluster::reference_demand(std::span<const trace_row> rows) const {
@@ -205,10 +205,10 @@ void cluster::arrive(const trace_row& row, std::size_t index) {
   if (asks(r)) {
     std::string why = fmt::format("a prompt of {} tokens; {} will come", r.prompt.count(), r.output.count());
     if (r.reasoning > tokens{}) why += fmt::format(", {} of them reasoning", r.reasoning.count());
-    tell(r, happening::arrived, no_instance,
-         why + fmt::format(", of which its scheduler knows {}",
-                           options_.knows_lengths ? std::string{"all"}
-                                                  : fmt::format("that it is at most {}", r.max_output.count())));
+    notify(r, event_kind::arrived, no_instance,
+           why + fmt::format(", of which its scheduler knows {}",
+                             options_.knows_lengths ? std::string{"all"}
+                                                    : fmt::format("that it is at most {}", r.max_output.count())));
   }
   place({&r, now_s_});
 }
@@ -237,14 +237,14 @@ void cluster::describe(const trace_row& row, std::size_t index) {
 
 void cluster::place(const asking& a) {
   request& r = *a.r;
-  if (const verdict v = outlook(r); v == verdict::later) {
-    if (asks(r)) tell(r, happening::waits, no_instance, "no instance is there that could take it");
-    return homeless_.push_back(a);
+  if (const verdict v = forecast(r); v == verdict::later) {
+    if (asks(r)) notify(r, event_kind::waits, no_instance, "no instance is there that could take it");
+    return unplaced_.push_back(a);
   } else if (v == verdict::never) {
     const bool too_long = r.prompt + r.output - tokens{1} > most_kv_;
     if (asks(r)) {
-      tell(r, too_long ? happening::refused : happening::waits, no_instance,
-           too_long ? "it is too long for every instance" : "all instances that could take it are dead for ever");
+      notify(r, too_long ? event_kind::refused : event_kind::waits, no_instance,
+             too_long ? "it is too long for every instance" : "all instances that could take it are dead for ever");
     }
     recorder_.record(r, asked_s(a.arrived_s), -1, too_long);
     return ended(r);
@@ -257,7 +257,7 @@ void cluster::place(const asking& a) {
   if (asked) {
     if (why_.empty()) because("the policy's own choice");
     if (seen_.rows.empty()) seen_ = compare_views(candidates(r));
-    tell(r, happening::placed, to, std::exchange(why_, {}), std::exchange(seen_, {}));
+    notify(r, event_kind::placed, to, std::exchange(why_, {}), std::exchange(seen_, {}));
   }
   if (options_.routed && options_.routed->action_s > 0) {
     sent_.push({now_s_ + options_.routed->action_s, sent_so_far_++, r.index, a.arrived_s, health_[to].known});
@@ -271,14 +271,14 @@ void cluster::deliver(const asking& a) {
   const std::size_t to = r.where;
   const bool asked = asks(r);
   if (!up(to)) {
-    if (asked) tell(r, happening::waits, to, "its instance is dead, which nobody knows yet");
+    if (asked) notify(r, event_kind::waits, to, "its instance is dead, which nobody knows yet");
     health_[to].asked.push_back(a);
     const blocks needs = blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
     sent_to_dead(to, {.requests = 1, .waiting_blocks = needs, .queued = 1});
     return;
   }
   if (const status s = instances_[to].submit(r, a.arrived_s); s != status::accepted) {
-    if (asked) tell(r, happening::refused, to, to_string(s));
+    if (asked) notify(r, event_kind::refused, to, to_string(s));
     recorder_.record(r, asked_s(a.arrived_s), -1, true);
     control_->rejected(*this, r);
     ended(r);
@@ -286,13 +286,13 @@ void cluster::deliver(const asking& a) {
   }
   if (asked) {
     std::string expects = instances_[to].scheduler().prediction(r);
-    if (!expects.empty()) tell(r, happening::predicted, to, std::move(expects));
+    if (!expects.empty()) notify(r, event_kind::predicted, to, std::move(expects));
   }
   if (!instances_[to].running()) begin_step(to);
   look_at(to);
 }
 
-cluster::verdict cluster::outlook(const request& r) const noexcept {
+cluster::verdict cluster::forecast(const request& r) const noexcept {
   if (out_ == 0 && options_.each.empty()) return verdict::now;
   verdict best = verdict::never;
   for (std::size_t i = 0; i != size(); ++i) {
@@ -345,7 +345,7 @@ void cluster::end_step(std::size_t i, std::size_t& completed, const progress_cal
         recorder_.record(r, asked_s(r.state().arrived.seconds()), now_s_);
         if (asks(r)) {
           tell_first_token(r);
-          tell(r, happening::ended, r.where, "its last token");
+          notify(r, event_kind::ended, r.where, "its last token");
         }
         control_->finished(*this, r);
         ended(r);
@@ -359,7 +359,8 @@ void cluster::end_step(std::size_t i, std::size_t& completed, const progress_cal
       [&](request& r) {
         if (asks(r)) {
           tell_first_token(r);
-          tell(r, happening::answers, r.where, fmt::format("its reasoning ends after {} tokens", r.reasoning.count()));
+          notify(r, event_kind::answers, r.where,
+                 fmt::format("its reasoning ends after {} tokens", r.reasoning.count()));
         }
         look_at(i);
         control_->answers(*this, r);
@@ -373,13 +374,13 @@ void cluster::end_step(std::size_t i, std::size_t& completed, const progress_cal
 
 void cluster::tell_first_token(const request& r) {
   if (r.first_token_s != now_s_) return;
-  tell(r, happening::first_token, r.where,
-       fmt::format("{:.3f} s after it arrived", now_s_ - asked_s(r.state().arrived.seconds())));
+  notify(r, event_kind::first_token, r.where,
+         fmt::format("{:.3f} s after it arrived", now_s_ - asked_s(r.state().arrived.seconds())));
 }
 
 void cluster::pass_time_to(double now_s) {
   recorder_.pass_time_to(now_s, all(), up_, stranded_total_, capacity_, [this] {
-    std::size_t n = homeless_.size() + sent_.size();
+    std::size_t n = unplaced_.size() + sent_.size();
     for (const health& h : health_) n += h.asked.size();
     return n;
   });

@@ -94,8 +94,8 @@ void cluster::die(std::size_t k) {
 void cluster::lost(request& r, std::size_t of) {
   r.where = of;
   if (asks(r)) {
-    tell(r, happening::lost, of,
-         fmt::format("the instance has died: KV of {} tokens is lost", r.state().computed.count()));
+    notify(r, event_kind::lost, of,
+           fmt::format("the instance has died: KV of {} tokens is lost", r.state().computed.count()));
   }
   r.recoveries += 1;
   recorder_.facts.faults.recovered += 1;
@@ -132,7 +132,7 @@ void cluster::come_back(std::size_t i) {
   ++up_;
   look_at(i);
   control_->returned(*this, i);
-  const std::vector<asking> waited = std::exchange(homeless_, {});
+  const std::vector<asking> waited = std::exchange(unplaced_, {});
   for (const asking& a : waited) place(a);
 }
 
@@ -165,7 +165,7 @@ void cluster::give_up(std::span<const trace_row> rows) {
     if (requests_[i].state().length == tokens{}) {
       describe(rows[i], i);
       if (asks(requests_[i])) {
-        tell(requests_[i], happening::waits, no_instance, "all instances are dead for ever when it arrives");
+        notify(requests_[i], event_kind::waits, no_instance, "all instances are dead for ever when it arrives");
       }
     }
     recorder_.record(requests_[i], rows[i].arrival_s, -1, false);

@@ -43,7 +43,7 @@ void cluster::admit(request& r) {
 void cluster::cut_migration(request& r) {
   TESSERA_ASSERT(r.migration.stage != migration_stage::none, "it is being migrated");
   const bool stopped = r.migration.stage == migration_stage::stopped || r.migration.stage == migration_stage::arrived;
-  if (asks(r)) tell(r, happening::stays, r.where, "its move is called off");
+  if (asks(r)) notify(r, event_kind::stays, r.where, "its move is called off");
   drop_migration(r);
   if (!stopped) return;
   if (r.state().life == lifecycle::suspended) {
@@ -54,7 +54,7 @@ void cluster::cut_migration(request& r) {
   wake(r.where);
 }
 
-void cluster::lose(request& r) {
+void cluster::recover(request& r) {
   TESSERA_ASSERT(r.migration.stage != migration_stage::none, "it is being migrated");
   const std::size_t of = r.migration.to;
   drop_migration(r);
@@ -76,10 +76,10 @@ void cluster::begin_migration(request& r, std::size_t to, blocks takes) {
   look_at(to);
   if (!up(to)) sent_to_dead(to, {.requests = 1, .kv_held = takes});
   if (asks(r)) {
-    tell(r, happening::moves, to,
-         fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),
-                     why_.empty() ? "" : ": ", why_),
-         std::move(seen_));
+    notify(r, event_kind::moves, to,
+           fmt::format("from instance {} to {}, {} tokens of KV{}{}", r.where, to, r.state().computed.count(),
+                       why_.empty() ? "" : ": ", why_),
+           std::move(seen_));
     because({});
   }
 }
@@ -108,7 +108,7 @@ void cluster::stop(request& r) {
   look_at(r.where);
   r.migration.stage = migration_stage::stopped;
   r.migration.stopped_s = now_s_;
-  if (asks(r)) tell(r, happening::stops, r.where, "until the rest of its KV has crossed");
+  if (asks(r)) notify(r, event_kind::stops, r.where, "until the rest of its KV has crossed");
 }
 
 void cluster::copied(request& r) {
@@ -153,7 +153,7 @@ void cluster::arrive(request& r) {
 }
 
 void cluster::fail_migration(request& r) {
-  if (asks(r)) tell(r, happening::stays, r.where, "it has ended, or lost its blocks, before its KV was copied");
+  if (asks(r)) notify(r, event_kind::stays, r.where, "it has ended, or lost its blocks, before its KV was copied");
   drop_migration(r);
   control_->migration_failed(*this, r);
 }
@@ -169,9 +169,9 @@ void cluster::arrive_with_kv(request& r) {
   recorder_.result.downtimes.push_back(now_s_ - r.migration.stopped_s);
   const std::size_t from = r.where;
   if (asks(r)) {
-    tell(r, happening::moved, r.migration.to,
-         fmt::format("its KV took {:.4g} s, of which it stood still {:.4g} s", now_s_ - r.migration.began_s,
-                     now_s_ - r.migration.stopped_s));
+    notify(r, event_kind::moved, r.migration.to,
+           fmt::format("its KV took {:.4g} s, of which it stood still {:.4g} s", now_s_ - r.migration.began_s,
+                       now_s_ - r.migration.stopped_s));
   }
   if (r.state().life == lifecycle::suspended) instances_[from].evacuate(r);
   r.where = r.migration.to;

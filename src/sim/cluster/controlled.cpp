@@ -77,11 +77,11 @@ class controlled::all_seeing final : public fleet::port {
     by_.decides->may_move(request_view_of(r), fleet::move_reason::answers, *this);
     asked_about_ = fleet::no_request;
     if (looked_ && c.asks(r) && r.migration.stage == migration_stage::none) {
-      c.tell(r, happening::stays, r.where, why(), compare_views(c.candidates(r), reads_.phases));
+      c.notify(r, event_kind::stays, r.where, why(), compare_views(c.candidates(r), reads_.phases));
     }
   }
   /// Tells the controller about a request by one of its members.
-  void tell(cluster& c, const request& r, void (fleet::controller::*what)(const fleet::request_view&, fleet::port&)) {
+  void notify(cluster& c, const request& r, void (fleet::controller::*what)(const fleet::request_view&, fleet::port&)) {
     (decides(c).*what)(request_view_of(r), *this);
   }
   void woke(cluster& c, std::uint64_t alarm) { decides(c).woke(alarm, *this); }
@@ -203,16 +203,16 @@ void controlled::prefilled(cluster& c, request& r) {
   if (!routers_) seeing(c).first_token(c, r);  // routers hear of it when the step has ended
 }
 void controlled::moved(cluster& c, request& r) {
-  routers_ ? routers_->moved(c, r) : seeing(c).tell(c, r, &fleet::controller::arrived_with_kv);
+  routers_ ? routers_->moved(c, r) : seeing(c).notify(c, r, &fleet::controller::arrived_with_kv);
 }
 void controlled::migration_failed(cluster& c, request& r) {
-  routers_ ? routers_->move_failed(c, r) : seeing(c).tell(c, r, &fleet::controller::move_failed);
+  routers_ ? routers_->move_failed(c, r) : seeing(c).notify(c, r, &fleet::controller::move_failed);
 }
 void controlled::lost(cluster& c, request& r) {
-  if (!routers_) seeing(c).tell(c, r, &fleet::controller::lost);  // routers know by themselves
+  if (!routers_) seeing(c).notify(c, r, &fleet::controller::lost);  // routers know by themselves
 }
 void controlled::finished(cluster& c, request& r) {
-  routers_ ? routers_->finished(c, r) : seeing(c).tell(c, r, &fleet::controller::ended);
+  routers_ ? routers_->finished(c, r) : seeing(c).notify(c, r, &fleet::controller::ended);
 }
 void controlled::rejected(cluster& c, request& r) { finished(c, r); }
 void controlled::failed(cluster& c, std::size_t i) { routers_ ? routers_->failed(c, i) : seeing(c).failed(c, i); }

@@ -62,8 +62,8 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
                                          : fmt::format("request {} is first ({}): {}", line.front()->index,
                                                        s.place(*line.front()), cannot(*line.front()));
   if (of_steps) {
-    w.tell(instance_step{from_s, until_s, at, plan.decode.size(), plan.prefill.size(), plan.computed, line.size(), free,
-                         first});
+    w.notify(instance_step{from_s, until_s, at, plan.decode.size(), plan.prefill.size(), plan.computed, line.size(),
+                           free, first});
   }
   if (!of_somebody) return;
 
@@ -81,7 +81,7 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
                          v.for_whom->state().life == lifecycle::waiting ? "starts" : "needs blocks to go on",
                          s.place(*v.for_whom), s.place(r));
     }
-    w.tell(request_event{happening::preempted, from_s, r.index, at, why});
+    w.notify(request_event{event_kind::preempted, from_s, r.index, at, why});
   }
   const auto runs = [&](const scheduled<request>& e, bool decodes) {
     const request& r = *e.request;
@@ -105,18 +105,18 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
         why = fmt::format("{} of its {} tokens are computed again", (r.state().length - e.first).count(),
                           r.state().length.count());
       }
-      w.tell(request_event{is_new ? happening::starts : happening::resumes, from_s, r.index, at,
-                           fmt::format("{}; {}", why, s.place(r))});
+      w.notify(request_event{is_new ? event_kind::starts : event_kind::resumes, from_s, r.index, at,
+                             fmt::format("{}; {}", why, s.place(r))});
     }
-    w.tell(request_step{decodes ? happening::generates : happening::computes,
-                        from_s,
-                        until_s,
-                        r.index,
-                        at,
-                        e.count,
-                        wait_reason::none,
-                        0,
-                        {}});
+    w.notify(request_step{decodes ? event_kind::generates : event_kind::computes,
+                          from_s,
+                          until_s,
+                          r.index,
+                          at,
+                          e.count,
+                          wait_reason::none,
+                          0,
+                          {}});
   };
   for (const scheduled<request>& e : plan.decode) runs(e, true);
   for (const scheduled<request>& e : plan.prefill) runs(e, false);
@@ -126,20 +126,20 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
     if (!w.asks(r.index, from_s)) continue;
     const std::string why = k == 0 ? fmt::format("first in line ({}), but {}", s.place(r), cannot(r))
                                    : fmt::format("{} before it in line: {}; its own place: {}", k, first, s.place(r));
-    w.tell(request_step{happening::waits, from_s, until_s, r.index, at, {}, s.why(r), k, why});
+    w.notify(request_step{event_kind::waits, from_s, until_s, r.index, at, {}, s.why(r), k, why});
   }
   for (const request* r : s.residents()) {
     const wait_reason why = w.asks(r->index, from_s) ? s.why(*r) : wait_reason::none;
     if (why == wait_reason::none || why == wait_reason::preempted) continue;
-    w.tell(request_step{happening::stands_still,
-                        from_s,
-                        until_s,
-                        r->index,
-                        at,
-                        {},
-                        why,
-                        0,
-                        fmt::format("{}; {}", reason_words(why, needs(*r), free), s.place(*r))});
+    w.notify(request_step{event_kind::stands_still,
+                          from_s,
+                          until_s,
+                          r->index,
+                          at,
+                          {},
+                          why,
+                          0,
+                          fmt::format("{}; {}", reason_words(why, needs(*r), free), s.place(*r))});
   }
 }
 

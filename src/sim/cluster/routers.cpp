@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/fleet/share.hpp>
+#include <tessera/fleet/router_share.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/routers.hpp>
 
@@ -50,7 +50,7 @@ routers::routers(cluster& c, const routing& how, const controller_maker& make) :
   }
 }
 
-fleet::replica_id routers::tell(cluster& c, std::size_t k, const fleet::event& e) {
+fleet::replica_id routers::notify(cluster& c, std::size_t k, const fleet::event& e) {
   router& to = *all_[k];
   const std::span<const fleet::action> said = to.decides.handle(e);
   if (how_.heard) how_.heard(k, e, said);
@@ -82,15 +82,15 @@ fleet::replica_id routers::tell(cluster& c, std::size_t k, const fleet::event& e
   return placed;
 }
 
-void routers::tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count) {
+void routers::notify(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count) {
   fleet::event e = event_on(c, what, i);
   e.request = r.index;
   e.count = count;
-  tell(c, of(r), e);
+  notify(c, of(r), e);
 }
 
 void routers::tell_all(cluster& c, const fleet::event& e) {
-  for (std::size_t k = 0; k != how_.routers; ++k) tell(c, k, e);
+  for (std::size_t k = 0; k != how_.routers; ++k) notify(c, k, e);
 }
 
 fleet::event routers::event_on(const cluster& c, fleet::event_kind what, std::size_t i) {
@@ -108,7 +108,7 @@ std::vector<instance_view> routers::shown_to(const cluster& c, const request& r)
       all.back().new_prefill_tokens = c.views()[i].new_prefill_tokens;
     }
   };
-  if (how_.shares) look(fleet::share{of(r), how_.routers});
+  if (how_.shares) look(fleet::router_share{of(r), how_.routers});
   if (all.empty()) look(fleet::everyone{});
   return all;
 }
@@ -124,13 +124,13 @@ std::size_t routers::place(cluster& c, const request& r) {
     e.replica = at(i);
     e.count = reads.prefixes ? c.views()[i].cached_tokens : tokens{};
     e.excluded = c.in_service(i) && !c.takes(i, r);
-    if (e.excluded || e.count != tokens{}) tell(c, of(r), e);
+    if (e.excluded || e.count != tokens{}) notify(c, of(r), e);
   }
   e = {.at_s = c.now_s(), .what = fleet::event_kind::arrived, .request = r.index};
   e.asks = request_view_of(r);
   if (reads.prefixes) e.asks.prefix_key = c.views().front().prefix_key;
   before_[r.index] = r.generated();
-  const fleet::replica_id to = tell(c, of(r), e);
+  const fleet::replica_id to = notify(c, of(r), e);
   TESSERA_ASSERT(to != fleet::no_replica, "a request is placed at once");
   if (c.asks(r)) c.because(by.by.places_by, compare_views(seen, reads.phases, reads.prefixes));
   return to;
@@ -138,7 +138,7 @@ std::size_t routers::place(cluster& c, const request& r) {
 
 void routers::alarm(cluster& c, std::uint64_t what) {
   if (what < c.size()) return report(c, static_cast<std::size_t>(what));
-  tell(c, static_cast<std::size_t>(what) - c.size(), {.at_s = c.now_s(), .what = fleet::event_kind::clock});
+  notify(c, static_cast<std::size_t>(what) - c.size(), {.at_s = c.now_s(), .what = fleet::event_kind::clock});
 }
 
 void routers::report(cluster& c, std::size_t i) {
@@ -179,7 +179,7 @@ void routers::report(cluster& c, std::size_t i) {
   if (all_.front()->decides.reads().phases) said.slo_met = one.slo_met(c.now_s());
   for (std::size_t k = 0; k != how_.routers; ++k) {
     said.own = own_[k];
-    tell(c, k, e);
+    notify(c, k, e);
   }
 }
 
@@ -191,24 +191,26 @@ void routers::step_ended(cluster& c, std::size_t i) {
 void routers::begin_moves(cluster& c, std::size_t i, fleet::request_id only) {
   moves_.begin(
       c, i, [only](std::size_t r) { return only == fleet::no_request || r == only; },
-      [&](const decided_moves::decided& m) { tell(c, c.requests()[m.request], fleet::event_kind::move_failed, m.to); });
+      [&](const decided_moves::decided& m) {
+        notify(c, c.requests()[m.request], fleet::event_kind::move_failed, m.to);
+      });
 }
 
 void routers::answers(cluster& c, request& r) {
   hear(c, r, r.where);
-  tell(c, r, fleet::event_kind::reasoning_ended, r.where);
+  notify(c, r, fleet::event_kind::reasoning_ended, r.where);
   begin_moves(c, r.where, r.index);
 }
 
-void routers::moved(cluster& c, const request& r) { tell(c, r, fleet::event_kind::moved, r.where); }
+void routers::moved(cluster& c, const request& r) { notify(c, r, fleet::event_kind::moved, r.where); }
 
 void routers::move_failed(cluster& c, const request& r) {
   const fleet::request_view* const v = all_[of(r)]->decides.find(r.index);
   if (v == nullptr || v->moves_to == fleet::no_replica) return;
-  tell(c, r, fleet::event_kind::move_failed, v->moves_to);
+  notify(c, r, fleet::event_kind::move_failed, v->moves_to);
 }
 
-void routers::finished(cluster& c, const request& r) { tell(c, r, fleet::event_kind::ended, r.where); }
+void routers::finished(cluster& c, const request& r) { notify(c, r, fleet::event_kind::ended, r.where); }
 
 void routers::failed(cluster& c, std::size_t i) {
   moves_.forget(i);
@@ -237,10 +239,10 @@ std::size_t routers::in_books() const noexcept {
 }
 
 void routers::hear(cluster& c, const request& r, std::size_t i) {
-  tell(c, r, fleet::event_kind::progressed, i, r.generated());
+  notify(c, r, fleet::event_kind::progressed, i, r.generated());
   if (r.generated() - before_[r.index] != tokens{1}) return;
   const tokens cached = c.options().instance.limits.block_size * static_cast<std::int64_t>(r.state().shared_blocks);
-  tell(c, r, fleet::event_kind::cache_hit, i, cached);
+  notify(c, r, fleet::event_kind::cache_hit, i, cached);
 }
 
 }  // namespace sim

@@ -24,7 +24,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 namespace detail {
 
-/// Pools, if trials on the last rows show that they pay; else together. Pools are compared with instances that do
+/// Pools, if trials on the last rows show that they pay; else colocated. Pools are compared with instances that do
 /// everything, with the bounds `steps`, by instance (empty: the usual ones).
 instance_layout pooled_layout(const cluster_options& o, const due_first_config& config, std::span<const tokens> steps,
                               layout_trials& trials, const seen_traffic& seen, const instance_layout& now) {
@@ -35,12 +35,12 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
   const std::span<const trace_row> recent = last(first_trial);
   // A trial that is not much longer than a request's latency is about an empty cluster that fills.
   const double seconds = recent.size() < first_trial / 2 ? 0 : recent.back().arrival_s - recent.front().arrival_s;
-  trial_outcome together{.e2e_s = never};
+  trial_outcome colocated{.e2e_s = never};
   if (seconds > 0 && !seen.held) {
     trials.as_they_came(recent);
-    together = trials.together(steps);
+    colocated = trials.colocated(steps);
   }
-  const bool as_they_came = seconds >= trial_lengths * together.e2e_s;
+  const bool as_they_came = seconds >= trial_lengths * colocated.e2e_s;
   if (!as_they_came) {
     // With a constant number of requests, arrivals need not be known, but lengths must be, and not only the short ones.
     if (!seen.held || seen.ended < seen.here) {
@@ -49,31 +49,31 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
       return best;
     }
     trials.as_many_as(seen.here, first_trial / 2, rows);
-    together = trials.together(steps);
+    colocated = trials.colocated(steps);
   }
-  const bool are_apart = now.kind == layout_kind::pools;
+  const bool are_disaggregated = now.kind == layout_kind::pools;
   std::optional<trial_outcome> first;  // of the present sizes, if there are any
   const auto try_sizes = [&](const pool_sizes& p) {
-    const trial_outcome found = trials.apart(p);
+    const trial_outcome found = trials.disaggregated(p);
     if (!first) first = found;
     return found;
   };
-  const auto split = best_split(o.instances, are_apart ? now.pools.prefill : o.instances / 2, try_sizes,
+  const auto split = best_split(o.instances, are_disaggregated ? now.pools.prefill : o.instances / 2, try_sizes,
                                 [](const trial_outcome& a, const trial_outcome& b) { return a.better_than(b); });
   pool_sizes sizes = split.sizes;
-  trial_outcome apart = split.cost;
-  if (are_apart && sizes.prefill != now.pools.prefill && !first->worth(apart, least_size_gain)) {
+  trial_outcome disaggregated = split.cost;
+  if (are_disaggregated && sizes.prefill != now.pools.prefill && !first->worth(disaggregated, least_size_gain)) {
     sizes = now.pools;
-    apart = *first;
+    disaggregated = *first;
   }
   // The present pools need only not lose. But if a trial is about to say that they lose while the queue grows in them,
   // something misleads it.
-  const double gain = !are_apart ? config.least_pool_gain : seen.behind ? least_behind_gain : 1;
-  bool paid = together.worth(apart, gain);
+  const double gain = !are_disaggregated ? config.least_pool_gain : seen.behind ? least_behind_gain : 1;
+  bool paid = colocated.worth(disaggregated, gain);
   const auto compare = [&] {
-    together = trials.together(steps);
-    apart = trials.apart(sizes);
-    paid = together.worth(apart, gain);
+    colocated = trials.colocated(steps);
+    disaggregated = trials.disaggregated(sizes);
+    paid = colocated.worth(disaggregated, gain);
   };
   // A short trial misses a queue that grows slowly, and requests that are late once in a while. If a candidate has lost
   // the short trial, a long one is not worth its time.
@@ -86,23 +86,23 @@ instance_layout pooled_layout(const cluster_options& o, const due_first_config& 
     compare();
   }
   best.why = fmt::format(
-      "prompts and decodes apart ({}/{}) {} in trials on the last requests ({:.3g} s a request, "
-      "together {:.3g} s){}",
-      sizes.prefill, sizes.decode, paid ? "paid" : "did not pay", apart.e2e_s, together.e2e_s,
-      broken_promises(o, apart, together));
+      "prompts and decodes disaggregated ({}/{}) {} in trials on the last requests ({:.3g} s a request, "
+      "colocated {:.3g} s){}",
+      sizes.prefill, sizes.decode, paid ? "paid" : "did not pay", disaggregated.e2e_s, colocated.e2e_s,
+      broken_promises(o, disaggregated, colocated));
   // A layout that is fixed for one rate has no margin for another.
   if (paid && as_they_came) {
-    const trial_outcome calm_together = together, calm_apart = apart;
+    const trial_outcome calm_colocated = colocated, calm_disaggregated = disaggregated;
     const double faster = seen.rate > 0 ? std::clamp(seen.lately / seen.rate, busier, busiest) : busier;
     trials.as_they_came(last(last_trial), faster);
     compare();
     // A layout that keeps more promises at the observed rate need only keep as many at a higher one.
-    paid = calm_apart.keeps_more(calm_together)
-               ? !together.keeps_more(apart)
-               : mean_of(calm_together, together).worth(mean_of(calm_apart, apart), gain);
+    paid = calm_disaggregated.keeps_more(calm_colocated)
+               ? !colocated.keeps_more(disaggregated)
+               : mean_of(calm_colocated, colocated).worth(mean_of(calm_disaggregated, disaggregated), gain);
     if (!paid) {
-      best.why += fmt::format(", but not at {:.3g} times the rate ({:.3g} s and {:.3g} s)", faster, apart.e2e_s,
-                              together.e2e_s);
+      best.why += fmt::format(", but not at {:.3g} times the rate ({:.3g} s and {:.3g} s)", faster, disaggregated.e2e_s,
+                              colocated.e2e_s);
     }
   }
   if (!paid) return best;

@@ -84,14 +84,14 @@ instance_layout staged_layout(const cluster_options& o, const due_first_config& 
     if (alike({.kind = layout_kind::stages, .stages = published_cascade(published), .bounds = now.bounds}, now)) {
       asked.least_full_gain = 1;
     }
-    const trial_outcome together = without ? *without : trials.together();
+    const trial_outcome colocated = without ? *without : trials.colocated();
     const bool differ = finer && finer->stages != plan.stages;
     tried_stages found = try_stages(asked, usual_steps, trials, plan, differ ? &*finer : nullptr, published);
     best.stages = std::move(found.stages);
     bounded = found.bounded;
-    pays = together.worth(found.outcome, asked.least_stage_gain);
-    best.why += fmt::format("; they took {:.3g} s a request in a trial, together {:.3g} s{}", found.outcome.e2e_s,
-                            together.e2e_s, broken_promises(o, found.outcome, together));
+    pays = colocated.worth(found.outcome, asked.least_stage_gain);
+    best.why += fmt::format("; they took {:.3g} s a request in a trial, colocated {:.3g} s{}", found.outcome.e2e_s,
+                            colocated.e2e_s, broken_promises(o, found.outcome, colocated));
   }
   if (!pays) return best;
   best.kind = layout_kind::stages;

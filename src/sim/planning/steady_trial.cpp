@@ -46,13 +46,13 @@ tried_steps try_steps(const due_first_config& config, std::span<const tokens> us
   tried_steps best;
   if (longer.empty()) return best;
   const auto present =
-      now.kind == layout_kind::together ? std::find(longer.begin(), longer.end(), now.bounds) : longer.end();
+      now.kind == layout_kind::colocated ? std::find(longer.begin(), longer.end(), now.bounds) : longer.end();
   if (trial != steady_trial::possible) {
     if (present != longer.end()) best.bounds = *present;
     return best;
   }
   const auto are_there = present == longer.end() ? 0 : present - longer.begin() + 1;
-  const trial_outcome usual_outcome = trials.together();
+  const trial_outcome usual_outcome = trials.colocated();
   trial_outcome outcome = usual_outcome;
   std::span<const tokens> last = usual;
   for (const std::vector<tokens>& bounds : longer) {
@@ -60,7 +60,7 @@ tried_steps try_steps(const due_first_config& config, std::span<const tokens> us
     if (std::equal(bounds.begin(), bounds.end(), last.begin(), last.end())) continue;
     const double gain = &bounds - longer.data() < are_there ? 1 : config.least_step_gain;
     if (outcome.broken == 0 && outcome.e2e_s < gain * (outcome.e2e_s - outcome.wait_s)) break;
-    const trial_outcome other = trials.together(bounds);
+    const trial_outcome other = trials.colocated(bounds);
     last = bounds;
     // Among bounds that keep promises one may be worth another, and that a third, but the third not the first.
     if (!outcome.worth(other, gain) || !usual_outcome.worth(other, gain)) continue;

@@ -30,7 +30,7 @@ policy fcfs(std::string name, std::string summary) {
 
 policy fcfs() { return fcfs("fcfs", "first come, first served; the newest is swapped out when blocks run out"); }
 
-policy in_turn() {
+policy fcfs_round_robin() {
   return make_placed_policy<placement::round_robin>(
       "in-turn", "first come, first served; new requests to the instances in turn", fcfs_engines());
 }

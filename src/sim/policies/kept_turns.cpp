@@ -4,7 +4,7 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/prefix_cache.hpp>
-#include <tessera/sim/traffic/usual_think.hpp>
+#include <tessera/sim/traffic/tool_gap.hpp>
 
 #include <span>
 #include <string>
@@ -22,7 +22,7 @@ policy keeping_policy(std::string name, std::string summary) {
   p.run = [kept = p.run](const cluster_options& options, std::span<const trace_row> rows,
                          const progress_callback& progress) {
     cluster_options o = options;
-    o.kept_s = usual_think_s(rows);
+    o.kept_s = tool_gap_p90_s(rows);
     return kept(o, rows, progress);
   };
   return p;

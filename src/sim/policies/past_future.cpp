@@ -5,7 +5,7 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
-#include <tessera/rank/drawn_length.hpp>
+#include <tessera/rank/sampled_length.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,7 +32,7 @@ policy published::past_future() {
         constexpr float none = std::numeric_limits<float>::quiet_NaN();
         for (const trace_row& r : rows) lengths.observe(none, tokens{r.output_tokens});
         lengths.fit();
-        using admit = tessera::admit::basic_future_peak<rank::drawn_length<>>;
+        using admit = tessera::admit::basic_future_peak<rank::sampled_length<>>;
         using scheduler = iteration_scheduler<request, order::fcfs, preempt::swap, admit, kv_store>;
         const typename scheduler::config config{.admit = {.headroom = 0.05, .expected_output = {.lengths = &lengths}}};
         return make_policy<scheduler>(name, "", config).run(options, rows, progress);

@@ -37,7 +37,7 @@ std::vector<policy> published_policies() {
       dlpm(),
       continuum(),
       kvflow(),
-      in_turn(),
+      fcfs_round_robin(),
       llumnix(),
       llumnix_published(),
       cascade(),

@@ -14,7 +14,7 @@ namespace sim::published {
 // fcfs.cpp
 policy fcfs(std::string name, std::string summary);
 policy fcfs();
-policy in_turn();
+policy fcfs_round_robin();
 policy sarathi();
 policy sarathi_adaptive();
 

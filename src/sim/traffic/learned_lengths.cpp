@@ -3,7 +3,7 @@
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
-#include <tessera/rank/prompt_classes.hpp>
+#include <tessera/rank/prompt_clusters.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/input/trace_row.hpp>
 #include <tessera/sim/traffic/learned_lengths.hpp>

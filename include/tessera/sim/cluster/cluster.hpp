@@ -129,7 +129,7 @@ class cluster {
     seen_ = std::move(seen);
   }
   /// Something happens to a request for which `asks` is true. @param where the instance.
-  void tell(const request& r, happening what, std::size_t where, std::string why = {}, comparison seen = {});
+  void notify(const request& r, event_kind what, std::size_t where, std::string why = {}, comparison seen = {});
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept;
 
@@ -156,7 +156,7 @@ class cluster {
 
   /// The instance of `r` has handed it over to an instance that died before `r` went on there. No instance owns `r`,
   /// and it is placed anew. To be called while the death becomes known (`failed`). Requires: it is on its way.
-  void lose(request& r);
+  void recover(request& r);
 
   /// Steps of instance `i` that begin from now on have `most` tokens for prompts (`instance_options::prefill_budget`).
   void bound_prompts(std::size_t i, tokens most) noexcept { instances_[i].bound_prompts(most); }
@@ -193,7 +193,7 @@ class cluster {
 
   enum class verdict : std::uint8_t { now, later, never };
   /// Whether there is an instance for `r`, will be one, or never. O(1) while all take everything.
-  [[nodiscard]] verdict outlook(const request& r) const noexcept;
+  [[nodiscard]] verdict forecast(const request& r) const noexcept;
   [[nodiscard]] bool has_room(std::size_t i, const request& r) const noexcept {
     return options_.each.empty() || r.prompt + r.output - tokens{1} <= options_.each[i].limits.longest();
   }
@@ -402,7 +402,7 @@ class cluster {
   event_heap<fault_event> fault_events_;
   std::uint64_t faults_set_ = 0;
   std::vector<std::size_t> slow_;  ///< The faults that slow an instance now.
-  std::vector<asking> homeless_;   ///< There is no instance for them.
+  std::vector<asking> unplaced_;   ///< There is no instance for them.
   event_heap<sent> sent_;
   std::uint64_t sent_so_far_ = 0;
   std::vector<instance_view> candidates_;

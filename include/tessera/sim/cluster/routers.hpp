@@ -67,9 +67,9 @@ class routers {
   [[nodiscard]] static fleet::replica_id at(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
 
   /// Tells a router, and returns the replica that it places a request on, if it does.
-  fleet::replica_id tell(cluster& c, std::size_t k, const fleet::event& e);
+  fleet::replica_id notify(cluster& c, std::size_t k, const fleet::event& e);
   /// Tells the router of a request what has come of it on instance `i`.
-  void tell(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count = {});
+  void notify(cluster& c, const request& r, fleet::event_kind what, std::size_t i, tokens count = {});
   void tell_all(cluster& c, const fleet::event& e);
   /// What happens now on instance `i`.
   [[nodiscard]] static fleet::event event_on(const cluster& c, fleet::event_kind what, std::size_t i);

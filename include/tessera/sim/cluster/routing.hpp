@@ -22,7 +22,7 @@ inline constexpr std::int64_t max_routers = 1024;
 /// Routers that know what routers know: what they have sent themselves, and reports of the rest.
 struct routing {
   std::size_t routers = 1;  ///< Each has a book of its own; with `n` routers each gets every `n`-th request.
-  bool shares = false;      ///< Each chooses from its `fleet::share` while one of that takes the request.
+  bool shares = false;      ///< Each chooses from its `fleet::router_share` while one of that takes the request.
   double report_s = 1;      ///< Seconds between two reports of an instance, which is their greatest age. Above 0.
   double action_s = 0;      ///< From a decision until the instances do what it says. 0 or more.
   /// With a budget: policies that go by Phi are shown the time-bound one, as of prefill workers; else the space-bound.

@@ -18,7 +18,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// What happens to a request.
-enum class happening : std::uint8_t {
+enum class event_kind : std::uint8_t {
   arrived,       ///< At the router.
   predicted,     ///< What its order expects of it.
   placed,        ///< On an instance.
@@ -47,33 +47,33 @@ enum class happening : std::uint8_t {
 };
 
 /// A lower-case name, for people and programs.
-[[nodiscard]] constexpr const char* to_string(happening h) noexcept {
+[[nodiscard]] constexpr const char* to_string(event_kind h) noexcept {
   switch (h) {
-    case happening::arrived: return "arrived";
-    case happening::predicted: return "predicted";
-    case happening::placed: return "placed";
-    case happening::refused: return "refused";
-    case happening::waits: return "waits";
-    case happening::stands_still: return "stands still";
-    case happening::starts: return "starts";
-    case happening::computes: return "computes";
-    case happening::generates: return "generates";
-    case happening::first_token: return "first token";
-    case happening::preempted: return "preempted";
-    case happening::resumes: return "resumes";
-    case happening::answers: return "answers";
-    case happening::offered: return "offered";
-    case happening::asked: return "asked";
-    case happening::bid: return "bid";
-    case happening::declined: return "declined";
-    case happening::confirmed: return "confirmed";
-    case happening::reserved: return "reserved";
-    case happening::moves: return "moves";
-    case happening::stops: return "stops";
-    case happening::moved: return "moved";
-    case happening::stays: return "stays";
-    case happening::lost: return "lost";
-    case happening::ended: return "ended";
+    case event_kind::arrived: return "arrived";
+    case event_kind::predicted: return "predicted";
+    case event_kind::placed: return "placed";
+    case event_kind::refused: return "refused";
+    case event_kind::waits: return "waits";
+    case event_kind::stands_still: return "stands still";
+    case event_kind::starts: return "starts";
+    case event_kind::computes: return "computes";
+    case event_kind::generates: return "generates";
+    case event_kind::first_token: return "first token";
+    case event_kind::preempted: return "preempted";
+    case event_kind::resumes: return "resumes";
+    case event_kind::answers: return "answers";
+    case event_kind::offered: return "offered";
+    case event_kind::asked: return "asked";
+    case event_kind::bid: return "bid";
+    case event_kind::declined: return "declined";
+    case event_kind::confirmed: return "confirmed";
+    case event_kind::reserved: return "reserved";
+    case event_kind::moves: return "moves";
+    case event_kind::stops: return "stops";
+    case event_kind::moved: return "moved";
+    case event_kind::stays: return "stays";
+    case event_kind::lost: return "lost";
+    case event_kind::ended: return "ended";
   }
   return "?";
 }
@@ -92,17 +92,17 @@ struct comparison {
 
 /// Something that happened to a request, and why.
 struct request_event {
-  happening what = happening::arrived;  ///< What.
-  double at_s = 0;                      ///< When.
-  std::size_t request = 0;              ///< The request: a row of the workload.
-  std::size_t instance = 0;             ///< Where; for a decision, the chosen instance.
-  std::string why{};                    ///< A plain sentence; may be empty.
-  comparison seen{};                    ///< What was compared; may be empty.
+  event_kind what = event_kind::arrived;  ///< What.
+  double at_s = 0;                        ///< When.
+  std::size_t request = 0;                ///< The request: a row of the workload.
+  std::size_t instance = 0;               ///< Where; for a decision, the chosen instance.
+  std::string why{};                      ///< A plain sentence; may be empty.
+  comparison seen{};                      ///< What was compared; may be empty.
 };
 
 /// A request's share of one step, or that it has none.
 struct request_step {
-  happening what = happening::waits;       ///< `computes`, `generates`, `waits` or `stands_still`.
+  event_kind what = event_kind::waits;     ///< `computes`, `generates`, `waits` or `stands_still`.
   double from_s = 0;                       ///< When the step begins,
   double until_s = 0;                      ///< and when it is to end.
   std::size_t request = 0;                 ///< Its row in the workload.
@@ -139,11 +139,11 @@ class run_watcher {
   /// Whether it wants to hear of the steps of instances at this time.
   [[nodiscard]] virtual bool asks_of_steps(double now_s) const = 0;
   /// Something has happened to a request that it asked for.
-  virtual void tell(request_event e) = 0;
+  virtual void notify(request_event e) = 0;
   /// A step begins in which a request that it asked for takes part, or does not.
-  virtual void tell(request_step s) = 0;
+  virtual void notify(request_step s) = 0;
   /// A step begins.
-  virtual void tell(instance_step s) = 0;
+  virtual void notify(instance_step s) = 0;
   /// The policy says something that concerns no single request. Before the run that is how it has divided the
   /// instances, later that an instance goes to another pool. @param at_s NaN before the run.
   virtual void note(double at_s, std::string words) = 0;

@@ -97,10 +97,10 @@ namespace detail {
 
 /// The broken promises in trials of a layout, in words.
 [[nodiscard]] inline std::string broken_promises(const cluster_options& o, const trial_outcome& tried,
-                                                 const trial_outcome& together) {
+                                                 const trial_outcome& colocated) {
   if (!promises(o.promised)) return {};
-  return fmt::format(", which broke {:.1f} % of the promises, together {:.1f} %", 100 * tried.broken,
-                     100 * together.broken);
+  return fmt::format(", which broke {:.1f} % of the promises, colocated {:.1f} %", 100 * tried.broken,
+                     100 * colocated.broken);
 }
 
 }  // namespace detail
@@ -169,13 +169,13 @@ class layout_trials {
 
   /// The outcome if all instances do everything, with these bounds on the prompts in a step, by instance; empty: the
   /// usual ones. Takes the time of a simulation.
-  [[nodiscard]] trial_outcome together(std::span<const tokens> bounds = {}) {
+  [[nodiscard]] trial_outcome colocated(std::span<const tokens> bounds = {}) {
     const cluster_options o = bounds.empty() ? options_ : bounded_steps(options_, bounds);
     return by_headroom_ ? run(o, by_headroom{model_}) : run(o, by_least_load());
   }
   /// The outcome with pools of constant sizes, without bounds. Likewise.
-  [[nodiscard]] trial_outcome apart(const pool_sizes& sizes) {
-    return run(bounded_steps(options_, {}), disaggregated{sizes, planned_pools(model_)});
+  [[nodiscard]] trial_outcome disaggregated(const pool_sizes& sizes) {
+    return run(bounded_steps(options_, {}), sim::disaggregated{sizes, planned_pools(model_)});
   }
   /// The outcome with these stages and these bounds on the prompts in a step, by instance; empty: none. Likewise.
   [[nodiscard]] trial_outcome staged(const cascade::config& stages, std::span<const tokens> bounds = {}) {

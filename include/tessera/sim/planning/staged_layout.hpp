@@ -36,7 +36,7 @@ struct tried_stages {
                                       layout_trials& trials, const cascade_plan& large, const cascade_plan* small,
                                       const cascade_plan& published);
 
-/// Stages, if the planner expects enough gain and a trial confirms it; else together. `usual_steps` as for
+/// Stages, if the planner expects enough gain and a trial confirms it; else colocated. `usual_steps` as for
 /// `try_stages`; `without` is the outcome without stages in the present trial, if known. If no trial is possible, the
 /// planner decides.
 [[nodiscard]] instance_layout staged_layout(const cluster_options& o, const due_first_config& config,

@@ -4,7 +4,7 @@
 #include <tessera/sim/cluster/pool_sizes.hpp>
 #include <tessera/sim/planning/due_first_config.hpp>
 #include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/traffic/usual_think.hpp>
+#include <tessera/sim/traffic/tool_gap.hpp>
 
 #include <cstddef>
 #include <cstdint>

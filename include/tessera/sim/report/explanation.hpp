@@ -73,22 +73,22 @@ class explanation : public run_watcher {
   }
   [[nodiscard]] bool asks_of_steps(double now_s) const override { return !question_.request && is_inside(now_s); }
 
-  void tell(request_event e) override {
+  void notify(request_event e) override {
     open& o = of(e.request);
-    if (e.what == happening::first_token && std::exchange(o.has_token, true)) return;
+    if (e.what == event_kind::first_token && std::exchange(o.has_token, true)) return;
     // A request continues to run while it is negotiated, and while its KV is copied.
-    const bool is_talk = e.what >= happening::offered && e.what <= happening::reserved;
-    if (!is_talk && e.what != happening::moves) close(o, e.at_s);
+    const bool is_talk = e.what >= event_kind::offered && e.what <= event_kind::reserved;
+    if (!is_talk && e.what != event_kind::moves) close(o, e.at_s);
     if (is_talk && is_repeated(e)) return;
-    if (e.what == happening::asked && !entries_.empty()) {
+    if (e.what == event_kind::asked && !entries_.empty()) {
       entry& last = entries_.back();
-      if (last.what == happening::asked && last.request == e.request && last.at_s == e.at_s) {
+      if (last.what == event_kind::asked && last.request == e.request && last.at_s == e.at_s) {
         asked_ += fmt::format(", {}", e.instance);
         last.why = fmt::format("instances {}, whether they take it", asked_);
         return;
       }
     }
-    if (e.what == happening::asked) {
+    if (e.what == event_kind::asked) {
       asked_ = std::to_string(e.instance);
       e.why = fmt::format("instance {}, whether it takes it", asked_);
     }
@@ -96,8 +96,8 @@ class explanation : public run_watcher {
     static_cast<request_event&>(made) = std::move(e);
     made.until_s = made.at_s;
     auto before = entries_.end();
-    if (made.what == happening::offered) {  // reported when the first has been asked
-      while (before != entries_.begin() && std::prev(before)->what == happening::asked &&
+    if (made.what == event_kind::offered) {  // reported when the first has been asked
+      while (before != entries_.begin() && std::prev(before)->what == event_kind::asked &&
              std::prev(before)->request == made.request && std::prev(before)->at_s == made.at_s) {
         --before;
       }
@@ -105,7 +105,7 @@ class explanation : public run_watcher {
     entries_.insert(before, std::move(made));
   }
 
-  void tell(request_step s) override {
+  void notify(request_step s) override {
     open& o = of(s.request);
     const bool same = o.is_open && o.made.what == s.what && o.reason == s.reason && o.made.instance == s.instance;
     if (!same) {
@@ -125,10 +125,10 @@ class explanation : public run_watcher {
     o.made.steps += 1;
     o.made.count += s.count;
     o.last_ahead = s.ahead;
-    if (s.what == happening::computes) o.chunks.push_back(s.count.count());
+    if (s.what == event_kind::computes) o.chunks.push_back(s.count.count());
   }
 
-  void tell(instance_step s) override {
+  void notify(instance_step s) override {
     of_instance& one = instances_[s.instance];
     one.steps += 1;
     one.computed += s.computed;
@@ -196,7 +196,7 @@ class explanation : public run_watcher {
     out += instances_text();
     for (const entry& e : entries_) {
       // A second has many events; a request that merely continues is no decision in it.
-      if (!question_.request && e.what == happening::generates) continue;
+      if (!question_.request && e.what == event_kind::generates) continue;
       const std::string when =
           e.steps == 0 ? fmt::format("{:.3f}", e.at_s) : fmt::format("{:.3f}-{:.3f}", e.at_s, e.until_s);
       const std::string who = question_.request ? std::string{} : fmt::format("{:>6} ", e.request);
@@ -282,7 +282,7 @@ class explanation : public run_watcher {
   [[nodiscard]] bool is_repeated(const request_event& e) const {
     for (auto i = entries_.rbegin(); i != entries_.rend(); ++i) {
       if (i->request != e.request) continue;
-      if (i->what == happening::offered || i->what == happening::moved) return false;
+      if (i->what == event_kind::offered || i->what == event_kind::moved) return false;
       if (i->what == e.what && i->instance == e.instance) return true;
     }
     return false;
@@ -294,7 +294,7 @@ class explanation : public run_watcher {
     e.until_s = std::min(e.until_s, std::max(at_s, e.at_s));
     const double seconds = e.until_s - e.at_s;
     switch (e.what) {
-      case happening::computes: {
+      case event_kind::computes: {
         std::string parts;
         const std::size_t shown = std::min<std::size_t>(o.chunks.size(), 8);
         for (std::size_t k = 0; k != shown; ++k) parts += fmt::format("{}{}", k == 0 ? "" : " + ", o.chunks[k]);
@@ -306,11 +306,11 @@ class explanation : public run_watcher {
         }
         break;
       }
-      case happening::generates:
+      case event_kind::generates:
         e.why = e.steps == 1 ? fmt::format("a token, {:.4g} s", seconds)
                              : fmt::format("{} tokens, {:.4g} s each", e.steps, seconds / static_cast<double>(e.steps));
         break;
-      case happening::waits:
+      case event_kind::waits:
         if (o.last_ahead != o.first_ahead) e.why += fmt::format(" (at last {} before it)", o.last_ahead);
         break;
       default: break;

@@ -3,7 +3,7 @@
 
 #include <tessera/headroom/prefill_load.hpp>
 #include <tessera/headroom/space.hpp>
-#include <tessera/placement/least_in_line.hpp>
+#include <tessera/placement/least_prefill_backlog.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/compare_views.hpp>
@@ -29,8 +29,8 @@ namespace sim {
 ///
 /// While at least half of it is left, headroom counts as equal within the error of the expected lengths. From three
 /// quarters on, all headroom counts as equal. Among equals, a request goes where it adds the least to the latencies of
-/// all, its own included; ties go round-robin (`placement::least_in_line`). If instances differ in speed, only the
-/// headroom decides.
+/// all, its own included; ties go round-robin (`placement::least_prefill_backlog`). If instances differ in speed, only
+/// the headroom decides.
 ///
 /// A request adds, in seconds:
 /// - to its own latency: the prompts in the queue, and a decode step for each token that is expected of it. A step
@@ -68,7 +68,7 @@ class by_headroom : public cluster_control {
     };
     alike_ = true;
     for (std::size_t i = 0; i != c.size(); ++i) alike_ = alike_ && speed(i) == speed(0);
-    if (!alike_) least_in_line_.ample = std::numeric_limits<double>::infinity();
+    if (!alike_) least_backlog_.phi_high_watermark = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i != c.size(); ++i) {
       for (const request* r : c.at(i).requests()) {
         take(c, *r, i, r->prefills, tokens{});
@@ -84,10 +84,11 @@ class by_headroom : public cluster_control {
                                                   [](const instance_view& v) { return v.cached_tokens > tokens{}; });
     views_.clear();
     for (const instance_view& v : instances) {
-      const double line = totals_[v.id].prompts.flops(model_.cost);
+      const double prefill_backlog = totals_[v.id].prompts.flops(model_.cost);
       if (cached) {
         const double own = model_.cost.flops(r.prompt, v.cached_tokens);
-        views_.push_back({.requests = v.requests, .phi = -(line + own * static_cast<double>(v.requests + 1))});
+        views_.push_back(
+            {.requests = v.requests, .phi = -(prefill_backlog + own * static_cast<double>(v.requests + 1))});
         continue;
       }
       // If the requests have generated more than expected in total, the blocks held count.
@@ -96,31 +97,32 @@ class by_headroom : public cluster_control {
       views_.push_back({.requests = v.requests,
                         .phi = std::min(freeness(v.id), headroom::space_freeness(used, {}, v.capacity)),
                         .error = alike_ ? error : 0,
-                        .line = seconds(line)});
+                        .prefill_backlog = seconds(prefill_backlog)});
     }
     // The added latency decides only among several instances of equal headroom.
-    const double most = least_in_line_.most_of(views_);
-    const bool several = !cached && alike_ && most >= least_in_line_.plenty &&
+    const double most = least_backlog_.most_of(views_);
+    const bool several = !cached && alike_ && most >= least_backlog_.phi_low_watermark &&
                          std::count_if(views_.begin(), views_.end(),
-                                       [&](const view& v) { return least_in_line_.is_equal(v, most); }) > 1;
+                                       [&](const view& v) { return least_backlog_.is_equal(v, most); }) > 1;
     if (several || (c.asks(r) && alike_)) {
-      for (std::size_t i = 0; i != instances.size(); ++i) views_[i].line += added_s(c, instances[i], r);
+      for (std::size_t i = 0; i != instances.size(); ++i) views_[i].prefill_backlog += added_s(c, instances[i], r);
     }
-    const std::size_t at = cached ? most_free_(views_) : least_in_line_(views_);
+    const std::size_t at = cached ? most_free_(views_) : least_backlog_(views_);
     const instance_view& chosen = instances[at];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
-      c.because("the least to compute of it times how many would be there, and in line; some of its prompt is cached",
-                sim::compare_views(instances, false, true));
+      c.because(
+          "the least to compute of it times how many would be there, and in the backlog; some of its prompt is cached",
+          sim::compare_views(instances, false, true));
     } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "adds, s"}};
       for (std::size_t i = 0; i != instances.size(); ++i) {
         const instance_view& v = instances[i];
-        seen.rows.push_back(
-            {v.id,
-             {},
-             {static_cast<double>(v.requests), freeness(v.id),
-              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity), views_[i].line}});
+        seen.rows.push_back({v.id,
+                             {},
+                             {static_cast<double>(v.requests), freeness(v.id),
+                              headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity),
+                              views_[i].prefill_backlog}});
       }
       c.because(fmt::format("{}; {} tokens are expected of it",
                             several ? "where it adds least to its own latency and to the others', by the prompts in "
@@ -177,7 +179,8 @@ class by_headroom : public cluster_control {
     std::size_t requests = 0;
     double phi = 0;
     double error = 0;
-    double line = 0;  // seconds added to all latencies, without its own prompt, which takes as long everywhere
+    double prefill_backlog =
+        0;  // seconds added to all latencies, without its own prompt, which takes as long everywhere
   };
 
   void take(cluster& c, const request& r, std::size_t at, bool in_line, tokens computed) {
@@ -246,7 +249,7 @@ class by_headroom : public cluster_control {
 
   prefill_model model_;
   placement::highest_phi most_free_{};
-  placement::least_in_line least_in_line_{};
+  placement::least_prefill_backlog least_backlog_{};
   placed<placement::least_load, placement::migrate_when_tight> migration_{{}, {.headroom = quantum_blocks}};
   std::vector<taken> taken_;   // by request
   std::vector<total> totals_;  // by instance

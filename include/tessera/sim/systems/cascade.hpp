@@ -28,9 +28,9 @@ namespace sim {
 
 /// How requests find their instance within a stage (CascadeInfer, figure 16).
 enum class stage_balance : std::uint8_t {
-  in_turn,    ///< Each goes to the next one, whatever its load.
-  hand_over,  ///< To the least loaded on arrival, by the market when they move on.
-  full,       ///< And instances above the mean of their stage sell requests to their peers.
+  round_robin,  ///< Each goes to the next one, whatever its load.
+  hand_over,    ///< To the least loaded on arrival, by the market when they move on.
+  full,         ///< And instances above the mean of their stage sell requests to their peers.
 };
 
 /// CascadeInfer's control plane. Its measures, besides those of every run:
@@ -112,8 +112,8 @@ class cascade : public cluster_control {
   /// The instance that a request which has just arrived goes to.
   [[nodiscard]] std::size_t place(cluster& c, const request& r) override {
     const tokens length = max(r.prompt, r.state().length);  // more than its prompt, if its instance has died
-    std::size_t to =
-        config_.balance == stage_balance::in_turn ? in_turn(front_->stage_for(length), c, r) : front_->route(length);
+    std::size_t to = config_.balance == stage_balance::round_robin ? round_robin(front_->stage_for(length), c, r)
+                                                                   : front_->route(length);
     // No instance of the stage is alive, or all are too small for it.
     if (to >= c.size() || !c.takes(to, r)) {
       to = others_.least(
@@ -128,10 +128,10 @@ class cascade : public cluster_control {
         }
       }
       c.because(fmt::format("its {} tokens belong to stage {}; there the {}", length.count(), front_->stage_for(length),
-                            config_.balance == stage_balance::in_turn ? "next one" : "least load"),
+                            config_.balance == stage_balance::round_robin ? "next one" : "least load"),
                 std::move(seen));
     }
-    if (config_.balance == stage_balance::in_turn) return to;
+    if (config_.balance == stage_balance::round_robin) return to;
     front_->sent(to, tokens{static_cast<std::int64_t>(config_.backlog_weight * static_cast<double>(r.prompt.count()))});
     return to;
   }
@@ -147,9 +147,9 @@ class cascade : public cluster_control {
     if (movable_.empty()) return;
     std::sort(movable_.begin(), movable_.end(), [](const auto& a, const auto& b) { return a.request < b.request; });
     engine e{*this, c, i};
-    if (config_.balance == stage_balance::in_turn) {
+    if (config_.balance == stage_balance::round_robin) {
       for (const member::candidate& r : movable_) {
-        const std::size_t to = in_turn(m.map().stage_for(r.length, m.stage() + 1), c, c.requests()[r.request]);
+        const std::size_t to = round_robin(m.map().stage_for(r.length, m.stage() + 1), c, c.requests()[r.request]);
         if (to == placement::nowhere) break;
         if (!ok(m.trader().assign(r.request, r.epoch, r.length, r.size, static_cast<market::instance_id>(to), now(c),
                                   e)))
@@ -340,7 +340,7 @@ class cascade : public cluster_control {
       const bool waits = r.migration.stage == migration_stage::arrived && r.where == me && r.migration.to == target.id;
       if (!waits) return;
       ++all.unresolved_;
-      c.lose(r);
+      c.recover(r);
     }
     void unsold(market::request_id id) noexcept {
       ++all.unsold_;
@@ -369,7 +369,7 @@ class cascade : public cluster_control {
   [[nodiscard]] static time_point now(const cluster& c) { return time_point::at_seconds(c.now_s()); }
 
   /// An instance of stage `s` that takes `r`; `placement::nowhere` if there is none.
-  [[nodiscard]] std::size_t in_turn(std::size_t s, const cluster& c, const request& r) {
+  [[nodiscard]] std::size_t round_robin(std::size_t s, const cluster& c, const request& r) {
     const stage_map::group g = front_->stage(s);
     for (std::size_t k = 0; k != g.size(); ++k) {
       const std::size_t i = g.first + turn_[s]++ % g.size();
@@ -421,7 +421,7 @@ class cascade : public cluster_control {
   template <class Why>
   void offered(cluster& c, std::size_t seller, market::request_id id, Why why) {
     const request& r = c.requests()[id];
-    if (c.asks(r)) c.tell(r, happening::offered, seller, why());
+    if (c.asks(r)) c.notify(r, event_kind::offered, seller, why());
     trades_[id].on_offer = true;
     trades_[id].seller = seller;
     ++offers_;
@@ -500,15 +500,15 @@ class cascade : public cluster_control {
   static void tell_of_message(cluster& c, const market::message& m) {
     const request& r = c.requests()[m.request];
     switch (m.kind) {
-      case market::message_kind::ask: return c.tell(r, happening::asked, m.to.id, "whether it takes it");
+      case market::message_kind::ask: return c.notify(r, event_kind::asked, m.to.id, "whether it takes it");
       case market::message_kind::bid:
-        return c.tell(r, happening::bid, m.from.id,
-                      fmt::format("it has {} tokens, and could begin to pull in {:.4g} s", m.load.count(), m.start));
-      case market::message_kind::decline: return c.tell(r, happening::declined, m.from.id, "it does not take it");
+        return c.notify(r, event_kind::bid, m.from.id,
+                        fmt::format("it has {} tokens, and could begin to pull in {:.4g} s", m.load.count(), m.start));
+      case market::message_kind::decline: return c.notify(r, event_kind::declined, m.from.id, "it does not take it");
       case market::message_kind::confirm:
-        return c.tell(r, happening::confirmed, m.to.id, "of the less loaded half of the bids the earliest start");
+        return c.notify(r, event_kind::confirmed, m.to.id, "of the less loaded half of the bids the earliest start");
       case market::message_kind::pull:
-        return c.tell(r, happening::reserved, m.from.id, fmt::format("{} blocks, and pulls it", m.size.count()));
+        return c.notify(r, event_kind::reserved, m.from.id, fmt::format("{} blocks, and pulls it", m.size.count()));
       default: return;
     }
   }

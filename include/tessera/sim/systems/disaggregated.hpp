@@ -94,14 +94,14 @@ class disaggregated : public cluster_control {
     const std::size_t to = r.migration.to;
     if (c.options().kv_waits_at_source) {
       arrived_[to].push_back(&r);
-      let_in(c, to);
+      admit(c, to);
     } else if (c.up(to)) {
       c.admit(r);
     }
   }
   /// An instance is between two steps: there may be room. Requests that were to leave it, and could not, leave now.
   void step_ended(cluster& c, std::size_t i) override {
-    let_in(c, i);
+    admit(c, i);
     const auto leaves = [&](const request* r) { return r->where == i && may_migrate(*r); };
     for (auto at = std::find_if(stuck_.begin(), stuck_.end(), leaves); at != stuck_.end();
          at = std::find_if(stuck_.begin(), stuck_.end(), leaves)) {
@@ -117,7 +117,7 @@ class disaggregated : public cluster_control {
   /// A request has gone on elsewhere, and left room where it was.
   void moved(cluster& c, request& /*r*/) override {
     if (!c.options().kv_waits_at_source) return;
-    for (std::size_t i = 0; i != c.size(); ++i) let_in(c, i);
+    for (std::size_t i = 0; i != c.size(); ++i) admit(c, i);
   }
 
   /// A request is done.
@@ -172,7 +172,7 @@ class disaggregated : public cluster_control {
   }
 
   /// Admits requests that have their KV at instance `to`, first come, first served, while there is room.
-  void let_in(cluster& c, std::size_t to) {
+  void admit(cluster& c, std::size_t to) {
     std::deque<request*>& here = arrived_[to];
     while (!here.empty()) {
       request& r = *here.front();
@@ -205,7 +205,7 @@ class disaggregated : public cluster_control {
   /// wait for room. Then the first arrived request goes back.
   void break_cycles(cluster& c) {
     for (std::size_t i = 0; i != c.size(); ++i) {
-      let_in(c, i);
+      admit(c, i);
       if (arrived_[i].empty() || !c.up(i) || c.at(i).served() != 0) continue;
       request& r = *arrived_[i].front();
       arrived_[i].pop_front();

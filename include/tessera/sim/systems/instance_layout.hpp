@@ -16,15 +16,15 @@ namespace sim {
 
 /// How instances share the work.
 enum class layout_kind : std::uint8_t {
-  together,  ///< Each does everything.
-  stages,    ///< By length: `cascade`.
-  pools,     ///< Prompts and decodes apart: `disaggregated`.
+  colocated,  ///< Each does everything.
+  stages,     ///< By length: `cascade`.
+  pools,      ///< Prompts and decodes disaggregated: `disaggregated`.
 };
 
 /// As tables call it.
 [[nodiscard]] constexpr std::string_view to_string(layout_kind k) noexcept {
   switch (k) {
-    case layout_kind::together: return "headroom";
+    case layout_kind::colocated: return "headroom";
     case layout_kind::stages: return "stages";
     case layout_kind::pools: return "pools";
   }
@@ -33,9 +33,9 @@ enum class layout_kind : std::uint8_t {
 
 /// A layout of all instances, and why it was chosen.
 struct instance_layout {
-  layout_kind kind = layout_kind::together;  ///< Which of the following is read.
-  cascade::config stages{};                  ///< For `layout_kind::stages`.
-  pool_sizes pools{};                        ///< For `layout_kind::pools`.
+  layout_kind kind = layout_kind::colocated;  ///< Which of the following is read.
+  cascade::config stages{};                   ///< For `layout_kind::stages`.
+  pool_sizes pools{};                         ///< For `layout_kind::pools`.
   std::vector<tokens> bounds{};  ///< By instance: bounds of the prompts in a step. Empty: the usual bounds, in
                                  ///< stages none. In pools only for requests that were there before.
   bool tried = true;             ///< False: too little was known to try pools.
@@ -50,7 +50,7 @@ struct instance_layout {
   // In pools, bounds hold only for requests that were there before.
   if (a.kind == layout_kind::pools) return a.pools == b.pools;
   if (a.bounds != b.bounds) return false;
-  if (a.kind == layout_kind::together) return true;
+  if (a.kind == layout_kind::colocated) return true;
   if (a.stages.backlog_weight != b.stages.backlog_weight) return false;
   return std::equal(a.stages.stages.begin(), a.stages.stages.end(), b.stages.stages.begin(), b.stages.stages.end(),
                     [](const partition::stage& x, const partition::stage& y) {

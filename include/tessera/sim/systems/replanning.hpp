@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
-#include <tessera/rank/length_shift.hpp>
+#include <tessera/rank/length_drift.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/measure/load_verdict.hpp>
 #include <tessera/sim/systems/by_headroom.hpp>
@@ -48,8 +48,8 @@ struct seen_traffic {
 ///
 /// It plans when enough is known (`first_plan`, `first_window`), and again whenever twice as many requests have arrived
 /// as at the last plan. It also plans when there is a reason to:
-/// - the *lengths* of the newer half of the window, or its scores, have shifted against those of the older half
-///   (`traffic_window::find_shift`). The older half is forgotten as soon as enough of the newer half have ended;
+/// - the *lengths* of the newer half of the window, or its scores, have drifted against those of the older half
+///   (`traffic_window::find_drift`). The older half is forgotten as soon as enough of the newer half have ended;
 /// - the *rate* differs by a third from the rate that was planned for;
 /// - it *falls behind*: the queue has grown for `patience` looks, and more than one in twenty that arrived meanwhile
 ///   waits (`find_trend`, as in `judge_load`). If the plan changes nothing, it looks twice as long the next time.
@@ -69,7 +69,7 @@ class replanning : public cluster_control {
   /// Parameters.
   struct config {
     prefill_model model{};          ///< For placement by headroom and for pools.
-    bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are together.
+    bool by_headroom = true;        ///< Otherwise new requests go to the least load while they are colocated.
     bool predicts = true;           ///< Scores are looked at.
     std::vector<tokens> bounds{};   ///< By instance: bounds of the prompts in a step, together. 0: none.
     std::size_t window = 16'384;    ///< Requests that are remembered. At least 4.
@@ -90,7 +90,7 @@ class replanning : public cluster_control {
         window_{config_.window},
         history_{history.begin(), history.end()},
         plan_{std::move(plan)},
-        running_{together()} {}
+        running_{colocated()} {}
 
   /// Called once, before the first event.
   void starts(cluster& c) override {
@@ -113,63 +113,63 @@ class replanning : public cluster_control {
       if (plans_ == 0) expect_by_order(r.score);
       r.score = lengths_->expected_of(r.score, r.prompt);
     }
-    return tell(c, &cluster_control::place, arrived);
+    return forward(c, &cluster_control::place, arrived);
   }
 
   // What else happens is the present layout's business. What ends is told to the window, too.
 
   /// `r` begins to answer.
-  void answers(cluster& c, request& r) override { tell(c, &cluster_control::answers, r); }
+  void answers(cluster& c, request& r) override { forward(c, &cluster_control::answers, r); }
   /// `r` has its first token.
-  void prefilled(cluster& c, request& r) override { tell(c, &cluster_control::prefilled, r); }
+  void prefilled(cluster& c, request& r) override { forward(c, &cluster_control::prefilled, r); }
   /// `r` has arrived with its KV.
-  void moved(cluster& c, request& r) override { tell(c, &cluster_control::moved, r); }
+  void moved(cluster& c, request& r) override { forward(c, &cluster_control::moved, r); }
   /// The KV of `r` is at its destination: it goes on there when the layout likes.
-  void arrived(cluster& c, request& r) override { tell(c, &cluster_control::arrived, r); }
+  void arrived(cluster& c, request& r) override { forward(c, &cluster_control::arrived, r); }
   /// `r` stays where it is.
-  void migration_failed(cluster& c, request& r) override { tell(c, &cluster_control::migration_failed, r); }
+  void migration_failed(cluster& c, request& r) override { forward(c, &cluster_control::migration_failed, r); }
   /// `r` has ended.
   void finished(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.ended(r);
-    tell(c, &cluster_control::finished, r);
+    forward(c, &cluster_control::finished, r);
   }
   /// `r` was refused.
   void rejected(cluster& c, request& r) override {
     ++gone_;
     count_for_program(r);
     window_.refused(r);
-    tell(c, &cluster_control::rejected, r);
+    forward(c, &cluster_control::rejected, r);
   }
   /// The instance of `r` has died.
-  void lost(cluster& c, request& r) override { tell(c, &cluster_control::lost, r); }
+  void lost(cluster& c, request& r) override { forward(c, &cluster_control::lost, r); }
   /// That instance `i` is dead has become known.
-  void failed(cluster& c, std::size_t i) override { tell(c, &cluster_control::failed, i); }
+  void failed(cluster& c, std::size_t i) override { forward(c, &cluster_control::failed, i); }
   /// Instance `i` is back.
-  void returned(cluster& c, std::size_t i) override { tell(c, &cluster_control::returned, i); }
+  void returned(cluster& c, std::size_t i) override { forward(c, &cluster_control::returned, i); }
   /// Instance `i` is between two steps.
-  void step_ended(cluster& c, std::size_t i) override { tell(c, &cluster_control::step_ended, i); }
+  void step_ended(cluster& c, std::size_t i) override { forward(c, &cluster_control::step_ended, i); }
   /// A look, or an alarm of the layout.
   void alarm(cluster& c, std::uint64_t what) override {
     if (c.alarm_is_of() == 0) {
-      look_around(c);
+      rescan(c);
       return c.call_after(config_.look_s, 0);
     }
     if (c.alarm_is_of() != life_) return;  // of a layout that is no more
-    tell(c, &cluster_control::alarm, what);
+    forward(c, &cluster_control::alarm, what);
   }
   /// Called once, after the last event.
   void ended(cluster& c, run_result& result) override {
-    tell(c, &cluster_control::ended, result);
+    forward(c, &cluster_control::ended, result);
     result.measures["plans"] = static_cast<double>(plans_);
     result.measures["layouts"] = static_cast<double>(life_);
-    result.measures["shifts"] = static_cast<double>(shifts_);
+    result.measures["shifts"] = static_cast<double>(drifts_);
     result.numbers.placement = placement_;
   }
 
  private:
-  using apart = disaggregated<phasor_control>;
+  using pooled = disaggregated<phasor_control>;
   using least = decltype(by_least_load());
 
   /// While the present layout is told something: its alarms are told from those of the layouts before and after it.
@@ -188,7 +188,7 @@ class replanning : public cluster_control {
 
   /// Calls the present layout.
   template <class Result, class Of>
-  Result tell(cluster& c, Result (cluster_control::*what)(cluster&, Of), std::type_identity_t<Of> of) {
+  Result forward(cluster& c, Result (cluster_control::*what)(cluster&, Of), std::type_identity_t<Of> of) {
     const turn_of t{c, life_};
     return (*running_.*what)(c, of);
   }
@@ -197,7 +197,7 @@ class replanning : public cluster_control {
   static constexpr double matters = 0.01;  // of those that arrive, by which the queue grows
   static constexpr double many = 0.05;     // of those that arrived while it grew
 
-  [[nodiscard]] std::unique_ptr<cluster_control> together() const {
+  [[nodiscard]] std::unique_ptr<cluster_control> colocated() const {
     if (config_.by_headroom) return std::make_unique<by_headroom>(config_.model);
     return std::make_unique<least>(by_least_load());
   }
@@ -210,9 +210,9 @@ class replanning : public cluster_control {
     ++life_;
     layout_ = std::move(next);
     switch (layout_.kind) {
-      case layout_kind::together: running_ = together(); break;
+      case layout_kind::colocated: running_ = colocated(); break;
       case layout_kind::stages: running_ = std::make_unique<cascade>(layout_.stages); break;
-      case layout_kind::pools: running_ = std::make_unique<apart>(layout_.pools, planned_pools(config_.model)); break;
+      case layout_kind::pools: running_ = std::make_unique<pooled>(layout_.pools, planned_pools(config_.model)); break;
     }
     former_.clear();
     if (layout_.kind == layout_kind::pools) {
@@ -236,14 +236,14 @@ class replanning : public cluster_control {
   void bound(cluster& c) {
     const std::vector<tokens>& usual = layout_.bounds.empty() ? config_.bounds : layout_.bounds;
     const bool bounded =
-        layout_.kind == layout_kind::together || (layout_.kind == layout_kind::stages && !layout_.bounds.empty());
+        layout_.kind == layout_kind::colocated || (layout_.kind == layout_kind::stages && !layout_.bounds.empty());
     for (std::size_t i = 0; i != c.size(); ++i) c.bound_prompts(i, bounded ? usual[i] : tokens{});
     for (const request* r : former_) c.bound_prompts(r->where, usual[r->where]);
   }
 
   /// As `summary::placement` and the plans call it.
   [[nodiscard]] std::string_view name_of(const instance_layout& l) const {
-    if (l.kind != layout_kind::together) return to_string(l.kind);
+    if (l.kind != layout_kind::colocated) return to_string(l.kind);
     if (!l.bounds.empty()) return "long steps";
     return config_.by_headroom ? to_string(l.kind) : placement_name<placement::least_load>;
   }
@@ -287,7 +287,7 @@ class replanning : public cluster_control {
   }
   static constexpr double assumed_mean = 500;
 
-  void look_around(cluster& c) {
+  void rescan(cluster& c) {
     if (!former_.empty()) {
       std::erase_if(former_, [](const request* r) { return !is_live(r->state().life); });
       bound(c);
@@ -300,12 +300,12 @@ class replanning : public cluster_control {
     if (population_.size() > config_.patience) population_.pop_front();
     const std::size_t first_window = std::min(config_.first_window, config_.window);
     if (window_.ended() < config_.first_plan || window_.size() < first_window) return;
-    bool shifted = false;
+    bool drifted = false;
     if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, first_window)) {
       looked_at_ = arrivals_;
-      shifted = find_shift(c);
+      drifted = find_drift(c);
     }
-    if (shifted) return plan(c, "the traffic has changed");
+    if (drifted) return plan(c, "the traffic has changed");
     if (arrivals_ + given_ >= 2 * planned_at_) return plan(c, "more is known");
     const double rate = window_.rate();
     if (planned_rate_ > 0 && arrivals_ + given_ >= planned_at_ + lately && rate > 0 &&
@@ -360,15 +360,15 @@ class replanning : public cluster_control {
     return came < enough ? 0 : static_cast<double>(came) / seconds;
   }
 
-  bool find_shift(cluster& c) {
-    const traffic_window::shift s = window_.find_shift(c.requests(), *lengths_, config_.predicts);
-    const auto sure_of = [](double z) { return std::abs(z) > rank::surely_shifted; };
+  bool find_drift(cluster& c) {
+    const traffic_window::drift s = window_.find_drift(c.requests(), *lengths_, config_.predicts);
+    const auto sure_of = [](double z) { return std::abs(z) > rank::drift_threshold_z; };
     if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
     if (window_.newer_ended() < config_.first_plan) return false;  // nothing to plan from would be left
     const auto words = [&](double z) { return !sure_of(z) ? "as they were" : z > 0 ? "longer" : "shorter"; };
     const double from = window_.from_s();
     window_.forget_half();
-    ++shifts_;
+    ++drifts_;
     const std::string scores =
         sure_of(s.scores) ? fmt::format(", scores {} (z {:.1f})", s.scores > 0 ? "higher" : "lower", s.scores) : "";
     note(c, fmt::format("the traffic has changed: prompts are {} (z {:.1f}), outputs {} (z {:.1f}){}; what came from "
@@ -392,8 +392,8 @@ class replanning : public cluster_control {
                                  layout_);
     const bool changes = life_ == 0 || !alike(next, layout_);
     // One plan is not enough to give up the layout of the last plan, because near saturation plans differ. Two are,
-    // even if they know too little for a trial, as under overload: `together` needs no knowledge.
-    const bool waits = life_ != 0 && layout_.kind != layout_kind::together && next.kind != layout_.kind && !doubted_ &&
+    // even if they know too little for a trial, as under overload: `colocated` needs no knowledge.
+    const bool waits = life_ != 0 && layout_.kind != layout_kind::colocated && next.kind != layout_.kind && !doubted_ &&
                        !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
@@ -420,7 +420,7 @@ class replanning : public cluster_control {
   std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
   std::size_t arrivals_ = 0;
   std::size_t gone_ = 0;        ///< Arrivals that have ended or were refused.
-  std::size_t looked_at_ = 0;   ///< Arrivals when a shift was looked for last.
+  std::size_t looked_at_ = 0;   ///< Arrivals when a drift was looked for last.
   std::size_t planned_at_ = 0;  ///< Arrivals at the last plan, with what was given.
   std::size_t given_ = 0;       ///< Requests of the history.
   double planned_rate_ = 0;
@@ -435,7 +435,7 @@ class replanning : public cluster_control {
   std::size_t ordered_ = 0;
   bool doubted_ = false;  ///< The last plan would have given up what there is.
   std::size_t plans_ = 0;
-  std::size_t shifts_ = 0;
+  std::size_t drifts_ = 0;
   std::string placement_;
   std::string_view last_name_{};
 };

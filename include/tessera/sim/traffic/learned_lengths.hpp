@@ -5,7 +5,7 @@
 #include <tessera/rank/expected_rest.hpp>
 #include <tessera/rank/length_calibrator.hpp>
 #include <tessera/rank/length_distribution.hpp>
-#include <tessera/rank/prompt_classes.hpp>
+#include <tessera/rank/prompt_clusters.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/input/trace_row.hpp>
 
@@ -43,7 +43,7 @@ struct seen_output {
 };
 
 /// Expected lengths, learned from requests seen lately. It has a length for each score, and without a score for each
-/// class of prompts (`rank::prompt_classes`). It also has the distribution of outputs with the same expected length,
+/// cluster of prompts (`rank::prompt_clusters`). It also has the distribution of outputs with the same expected length,
 /// which updates the expectation for a request that has reasoned for a while. Knows nothing before `learn`.
 class learned_lengths {
  public:
@@ -99,30 +99,30 @@ class learned_lengths {
       forget();
       calibrator_memory_.emplace(storage_for<rank::length_calibrator>(limits));
       calibrator_.emplace(*calibrator_memory_);
-      classes_memory_.emplace(storage_for<rank::prompt_classes>({.window = limits.window}));
-      classes_.emplace(*classes_memory_);
+      clusters_memory_.emplace(storage_for<rank::prompt_clusters>({.window = limits.window}));
+      clusters_.emplace(*clusters_memory_);
       for (std::size_t i = 0; i != seen.size(); ++i) {
         const float score = score_of(seen[i]);
         calibrator_->observe(score, whole[i]);
-        // A request without output carries no information about its class: if many wait, all would be expected to be
+        // A request without output carries no information about its cluster: if many wait, all would be expected to be
         // alike.
         const bool begun = seen[i].ended || seen[i].length > tokens{};
-        if (score != score && begun) classes_->observe(seen[i].prompt, whole[i]);
+        if (score != score && begun) clusters_->observe(seen[i].prompt, whole[i]);
       }
       calibrator_->fit();
-      classes_->fit();
+      clusters_->fit();
       spread(labelled);
     }
   }
 
   /// The expectation for a request before it has begun, by its score. Without a score (NaN, or if `learn` did not use
-  /// them) it is by its prompt. 0 before `learn`; without a score the mean of all if there are no two classes of
+  /// them) it is by its prompt. 0 before `learn`; without a score the mean of all if there are no two clusters of
   /// prompts.
   [[nodiscard]] float expected_of(float score, tokens prompt) const noexcept {
     if (!calibrator_) return 0;
     if (!predicts_) score = std::numeric_limits<float>::quiet_NaN();
-    const bool by_prompt = score != score && classes_->classes() > 1;
-    return static_cast<float>((by_prompt ? (*classes_)(prompt) : (*calibrator_)(score)).count());
+    const bool by_prompt = score != score && clusters_->clusters() > 1;
+    return static_cast<float>((by_prompt ? (*clusters_)(prompt) : (*calibrator_)(score)).count());
   }
   /// The distributions, by expected length. Their address never changes.
   [[nodiscard]] const rank::length_distribution& distributions() const noexcept { return *lengths_; }
@@ -140,7 +140,7 @@ class learned_lengths {
 
   void forget() noexcept {
     calibrator_.reset();
-    classes_.reset();
+    clusters_.reset();
   }
 
   bool predicts_ = true;
@@ -150,8 +150,8 @@ class learned_lengths {
   std::optional<rank::length_distribution> lengths_{std::in_place, *memory_};
   std::optional<owned_storage<rank::length_calibrator::limits>> calibrator_memory_;
   std::optional<rank::length_calibrator> calibrator_;
-  std::optional<owned_storage<rank::prompt_classes::limits>> classes_memory_;
-  std::optional<rank::prompt_classes> classes_;
+  std::optional<owned_storage<rank::prompt_clusters::limits>> clusters_memory_;
+  std::optional<rank::prompt_clusters> clusters_;
 };
 
 }  // namespace sim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/rank/length_shift.hpp>
+#include <tessera/rank/length_drift.hpp>
 #include <tessera/sim/cluster/instance.hpp>
 #include <tessera/sim/golden_section.hpp>
 #include <tessera/sim/input/trace_row.hpp>
@@ -122,15 +122,15 @@ class traffic_window {
   }
 
   /// How much longer the outputs, or prompts, of the newer half are than those of the older half: see
-  /// `rank::length_shift`. Outputs are compared among requests with similar scores, or without scores in the same class
-  /// of prompts, because these are served alike.
-  struct shift {
-    double outputs = 0;  ///< The shift of the outputs.
-    double prompts = 0;  ///< The shift of the prompts.
-    double scores = 0;   ///< The shift of the scores, if they are used.
+  /// `rank::length_drift_z`. Outputs are compared among requests with similar scores, or without scores in the same
+  /// cluster of prompts, because these are served alike.
+  struct drift {
+    double outputs = 0;  ///< The drift of the outputs.
+    double prompts = 0;  ///< The drift of the prompts.
+    double scores = 0;   ///< The drift of the scores, if they are used.
   };
-  /// Finds the shift. O(n log n).
-  [[nodiscard]] shift find_shift(std::span<const request> all, const learned_lengths& lengths,
+  /// Finds the drift. O(n log n).
+  [[nodiscard]] drift find_drift(std::span<const request> all, const learned_lengths& lengths,
                                  bool predicts = true) const {
     std::vector<rank::known_length> outputs;
     std::vector<rank::known_length> prompts;
@@ -146,12 +146,12 @@ class traffic_window {
       prompts.push_back({e.prompt, true, newer});
       if (has_score) scores.push_back({tokens{static_cast<std::int64_t>(kinds[i])}, true, newer});
     }
-    return {rank::length_shift(outputs), rank::length_shift(prompts), rank::length_shift(scores)};
+    return {rank::length_drift_z(outputs), rank::length_drift_z(prompts), rank::length_drift_z(scores)};
   }
 
   /// The requests as rows of a trace, in order of arrival, from 0 on, with expected lengths as scores. A running
   /// request gets a length that it may reach. These lengths are spread as those of similar requests that have come as
-  /// far (Kaplan and Meier). Similar requests have similar scores, or without scores the same class of prompts.
+  /// far (Kaplan and Meier). Similar requests have similar scores, or without scores the same cluster of prompts.
   /// Beyond the longest length seen, they are spread as exponential lengths through that point (Brown, Hollander and
   /// Korwar 1974). Otherwise a server that has just started would know of no long ones. They do not exceed the longest
   /// possible length. A request that still reasons gets the same fraction of reasoning as all that have ended. O(n log
@@ -199,7 +199,7 @@ class traffic_window {
   static constexpr std::size_t nowhere = std::numeric_limits<std::size_t>::max();
   static constexpr std::size_t alike = 32;                      ///< The number of neighbours by score that count as
                                                                 ///< similar.
-  static constexpr std::size_t scored = std::size_t{1} << 31U;  // beyond all classes of prompts
+  static constexpr std::size_t scored = std::size_t{1} << 31U;  // beyond all clusters of prompts
 
   struct entry {
     double arrival_s = 0;
@@ -304,7 +304,7 @@ class traffic_window {
     return at == nowhere || at < begun_ ? nullptr : &seen_[at - begun_];
   }
   /// By request, a number that is close for requests with similar expectations. With a score, its place among all, from
-  /// `scored` + 1 on, equal scores at the first place. Without a score, the expectation of its class of prompts.
+  /// `scored` + 1 on, equal scores at the first place. Without a score, the expectation of its cluster of prompts.
   [[nodiscard]] std::vector<std::size_t> kinds_of(const learned_lengths& lengths, bool predicts) const {
     const auto has_score = [predicts](const entry& e) { return predicts && e.score == e.score; };
     std::vector<float> sorted;

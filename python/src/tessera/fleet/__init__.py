@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tessera import _fleet
 from tessera._fleet import Ledger, PrefixIndex, Retries, Stitch, takes
-from tessera.fleet.replica import AtFault, Call, Died, Failure, Patience, Piece, Refused, Unreachable
+from tessera.fleet.replica import AtFault, Call, Died, Failure, Piece, Refused, Timeouts, Unreachable
 from tessera.fleet.router import Report, Router
 from tessera.fleet.session import Session
 from tessera.fleet.values import Load
@@ -36,7 +36,6 @@ __all__ = [
     "Failure",
     "Ledger",
     "Load",
-    "Patience",
     "Piece",
     "PrefixIndex",
     "Refused",
@@ -45,6 +44,7 @@ __all__ = [
     "Router",
     "Session",
     "Stitch",
+    "Timeouts",
     "Unreachable",
     "moves",
     "plan_export",

@@ -86,7 +86,7 @@ class Replica(Protocol):
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """How long a session waits, in seconds, and how often it tries."""
 
     #: For the first token of a replica that has the request.

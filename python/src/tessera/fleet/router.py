@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tessera import _fleet
-from tessera.fleet.replica import Patience, Refused, Replica
+from tessera.fleet.replica import Refused, Replica, Timeouts
 from tessera.fleet.session import Session, wake, within
 from tessera.fleet.values import Load
 
@@ -58,7 +58,7 @@ class Entry:
     replica: Replica
     gone: bool = False
     #: Not sent to before this time, while there are others.
-    shunned_until: float = 0.0
+    avoided_until: float = 0.0
     #: Not made sure of again before this time.
     suspected_until: float = 0.0
     epoch: int = 0
@@ -92,22 +92,22 @@ class Router:
         policy: str = "least_load",
         *,
         name: str | None = None,
-        patience: Patience | None = None,
-        shun: float = 30.0,
+        timeouts: Timeouts | None = None,
+        avoid_for: float = 30.0,
         epoch: float = 0.0,
         **settings: Any,
     ) -> None:
         if not epoch >= 0:
             raise ValueError(f"epoch is seconds between two decisions about roles, or 0 for none, not {epoch}")
         self.name = name or uuid.uuid4().hex
-        self.patience = patience or Patience()
+        self.timeouts = timeouts or Timeouts()
         self.block_size: int = settings.get("block_size", 16)
         self.book = _fleet.Ledger(policy, **settings)
         self.prefixes: _fleet.PrefixIndex | None = None
         if policy in _read_prefixes:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
         #: A replica that was silent while it had requests gets no new ones for so long.
-        self.shun = shun
+        self.avoid_for = avoid_for
         #: Requests that moved, requests that did not after all, and requests that an engine failed.
         self.moved = self.stayed = self.failed = 0
         self.epoch = epoch
@@ -200,7 +200,7 @@ class Router:
         entry.gone = True
         self.book.fence(entry.number, entry.incarnation)
         for session in [*self._sessions.values()]:
-            session.left_by(entry)
+            session.replica_gone(entry)
         self._changed()
         return True
 
@@ -209,7 +209,7 @@ class Router:
         if entry.gone:
             return
         self.book.lost(entry.number, entry.incarnation)
-        entry.shunned_until = self.now() + self.shun
+        entry.avoided_until = self.now() + self.avoid_for
 
     def suspect(self, entry: Entry) -> None:
         """It failed a request that was there, or a session waited for it in vain. If its death can be made sure of
@@ -218,7 +218,7 @@ class Router:
             return
         self.lost(entry)
         fresh = entry.suspected_until <= self.now()
-        entry.suspected_until = entry.shunned_until
+        entry.suspected_until = entry.avoided_until
         fence = getattr(entry.replica, "fence", None)
         if fence is not None and fresh:
             self._spawn(self._fence(entry, fence))
@@ -299,7 +299,7 @@ class Router:
             movable=movable,
             reasons=end_of_reasoning is not None,
             end_of_reasoning=end_of_reasoning,
-            patience=self.patience,
+            timeouts=self.timeouts,
         )
 
     async def run(self, period: float = 0.5) -> None:
@@ -401,7 +401,7 @@ class Router:
     async def _place(self, session: Session, avoid: set[Entry]) -> Entry | None:
         """Where it is sent next; it counts there when this returns. None if the client has gone."""
         ids = [*session.prompt, *session.got]
-        until = self.now() + session.patience.place
+        until = self.now() + session.timeouts.place
         # A request that comes while many wait is behind them.
         turn = None if len(self._waiting) <= _odd else next(self._requests)
         try:
@@ -414,7 +414,7 @@ class Router:
                 if entry is not None:
                     return entry
                 # A replica that has only refused may take it later.
-                avoid.difference_update([e for e in avoid if e.gone or e.shunned_until <= self.now()])
+                avoid.difference_update([e for e in avoid if e.gone or e.avoided_until <= self.now()])
                 if self._closed or until <= self.now():
                     raise Refused(
                         "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
@@ -451,8 +451,8 @@ class Router:
         request = next(self._requests)
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         never = {e.number for e in avoid if not e.gone}
-        shunned = {e.number for e in self._entries.values() if now < e.shunned_until}
-        for avoided in (never | shunned, never):
+        for_now = {e.number for e in self._entries.values() if now < e.avoided_until}
+        for avoided in (never | for_now, never):
             number = self.book.place(
                 request, len(ids), now, cached=cached, reasons=session.reasons, avoid=[*avoided] or None
             )
@@ -461,7 +461,7 @@ class Router:
                 session._request = request
                 self._sessions[request] = session
                 return self._numbers[number]
-            if not shunned:
+            if not for_now:
                 break
         return None
 

@@ -6,10 +6,10 @@ are three more:
 
 - the export, a request of one token more that asks the source for the KV of what the client has;
 - the target, which goes on with it;
-- the leap, because the source has said more meanwhile: a second request at the target, for what the client has by then.
+- the catch-up, because the source has gone on: a second request at the target, for what the client has by then.
   It shares the KV of the first one and computes the rest at once instead of token by token.
 
-The source streams on until the first token of the target, or of the leap; if the move fails anywhere, the source has
+The source streams on until the first token of the target, or of the catch-up. If the move fails, the source has
 never stopped. Every piece says its position, so the client gets each token once, whichever leg sends it.
 """
 
@@ -26,7 +26,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from tessera import _fleet
-from tessera.fleet.replica import Call, Died, Failure, Patience, Piece, Refused
+from tessera.fleet.replica import Call, Died, Failure, Piece, Refused, Timeouts
 
 if TYPE_CHECKING:
     from tessera.fleet.router import Entry, Router
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class _Heard:
+class _Inbox:
     """What legs have said, in order. One task waits for it."""
 
     def __init__(self) -> None:
@@ -96,25 +96,25 @@ class _Leg:
         self.closed = False
         self._task = session._router._spawn(self._read(session._said))
 
-    async def _read(self, heard: _Heard) -> None:
+    async def _read(self, inbox: _Inbox) -> None:
         stream = None
         try:
             stream = self.entry.replica.stream(self.call)
             async for said in stream:
                 piece = _checked(said)
-                heard.put(self, piece)
+                inbox.put(self, piece)
                 if piece.finish is not None:
                     return
-            heard.put(self, Died("the stream broke off"))
+            inbox.put(self, Died("the stream broke off"))
         except asyncio.CancelledError:
             if not self.closed:
-                heard.put(self, Died("the stream was cancelled"))
+                inbox.put(self, Died("the stream was cancelled"))
             raise
         except Exception as error:
             if not isinstance(error, Failure):
                 # It counts as a death, but it may as well be a mistake in `stream`.
                 logger.warning("the stream of %s raised", self.entry.name, exc_info=error)
-            heard.put(self, error)
+            inbox.put(self, error)
         finally:
             if stream is not None:
                 with contextlib.suppress(Exception):
@@ -126,7 +126,7 @@ class _Leg:
         self._task.cancel()
 
 
-#: A target that is no more tokens behind the client is as near as a leap would bring it.
+#: A target that is no more tokens behind the client is as near as a catch-up would bring it.
 _near = 1
 
 
@@ -142,12 +142,12 @@ class _Move:
     #: Whether engines share the KV of requests that begin alike, as the export has found.
     shares: bool = False
     target: _Leg | None = None
-    leap: _Leg | None = None
-    #: Tokens that the target was behind when the leap was asked for.
+    catch_up: _Leg | None = None
+    #: Tokens that the target was behind when the catch-up was asked for.
     behind: int = 0
 
     def legs(self) -> list[_Leg]:
-        return [leg for leg in (self.export, self.target, self.leap) if leg is not None]
+        return [leg for leg in (self.export, self.target, self.catch_up) if leg is not None]
 
     def close(self) -> None:
         for leg in self.legs():
@@ -171,7 +171,7 @@ class Session:
         movable: bool,
         reasons: bool,
         end_of_reasoning: int | None,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> None:
         try:
             self.prompt = [index(t) for t in prompt]
@@ -186,7 +186,7 @@ class Session:
         self.params = params
         self.movable = movable
         self.reasons = reasons
-        self.patience = patience
+        self.timeouts = timeouts
         #: The answer as far as the client has it.
         self.got: list[int] = []
         #: Moves that came to an end, well or not, and what failed: for logs and tests.
@@ -197,8 +197,8 @@ class Session:
         self._router = router
         self._end_of_reasoning = end_of_reasoning
         self._stitch = _fleet.Stitch()
-        self._retries = _fleet.Retries(patience.deaths, patience.tries)
-        self._said = _Heard()
+        self._retries = _fleet.Retries(timeouts.deaths, timeouts.tries)
+        self._said = _Inbox()
         self._leg: _Leg | None = None
         self._move: _Move | None = None
         self._request = -1  # in the book
@@ -256,7 +256,7 @@ class Session:
                     if piece.finish is not None:
                         return
                 if self._leg is None:
-                    await asyncio.sleep(min(self.patience.again * 2 ** min(len(self.failures) - 1, 10), 2.0))
+                    await asyncio.sleep(min(self.timeouts.again * 2 ** min(len(self.failures) - 1, 10), 2.0))
         finally:
             self._close()
 
@@ -286,7 +286,7 @@ class Session:
             self.look()
             leg, move = self._leg, self._move
             assert leg is not None
-            limit = self._heard + (self.patience.token if leg.has_first else self.patience.first)
+            limit = self._heard + (self.timeouts.token if leg.has_first else self.timeouts.first)
             if router.now() >= limit:
                 return leg, Died(f"silent for {router.now() - self._heard:.1f} s")
             until = limit if move is None else min(limit, move.until)
@@ -310,7 +310,7 @@ class Session:
             if not self._continues(leg, piece):
                 self._stay()
                 return []
-            if leg is move.target and piece.finish is None and self._leaps(move, piece.at + len(piece.tokens)):
+            if leg is move.target and piece.finish is None and self._catches_up(move, piece.at + len(piece.tokens)):
                 leg.has_first = True
                 return []
             return [*self._switch(move, leg), *self._deliver(leg, piece)]
@@ -369,7 +369,7 @@ class Session:
             # All that there was to export is on its way, or there: it goes on at the target of the move.
             leg.close()
             self._note(kind, said, leg, error)
-            return self._switch(move, move.leap or move.target)
+            return self._switch(move, move.catch_up or move.target)
         return self._give_up(leg, kind, said, error)
 
     def _note(self, kind: str, said: str, leg: _Leg, error: BaseException | None = None) -> None:
@@ -407,7 +407,7 @@ class Session:
         # Its end is near, or only the target's own work would help.
         if not whole or self.max_tokens - len(self.got) <= 2 * generates:
             return False
-        move = _Move(to, self._router.now() + self.patience.move, len(self.got))
+        move = _Move(to, self._router.now() + self.timeouts.move, len(self.got))
         call = Call([*self.prompt, *self.got], len(self.got), generates, self._router.name, self.params, export=True)
         move.export = _Leg(self, leg.entry, call)
         self._move = move
@@ -426,19 +426,19 @@ class Session:
         call = Call(ids, at, self.max_tokens - at, self._router.name, self.params, kv=piece.kv)
         move.target = _Leg(self, move.to, call)
 
-    def _leaps(self, move: _Move, at: int) -> bool:
-        """Whether to wait for the target, which has said what is before `at`. It leaps to where the client is."""
+    def _catches_up(self, move: _Move, at: int) -> bool:
+        """Whether to wait for the target, which has said what is before `at`. It catches up with the client."""
         known = len(self.got)
         if known - at <= _near or not move.shares:
             return False
-        if move.leap is not None:
-            # A late leap is no nearer than the target is, which goes on all the time.
-            return known - move.leap.call.at <= move.behind
+        if move.catch_up is not None:
+            # A late catch-up is no nearer than the target is, which goes on all the time.
+            return known - move.catch_up.call.at <= move.behind
         if self.max_tokens - known <= _near:
             return False
         move.behind = known - at
         call = Call([*self.prompt, *self.got], known, self.max_tokens - known, self._router.name, self.params)
-        move.leap = _Leg(self, move.to, call)
+        move.catch_up = _Leg(self, move.to, call)
         return True
 
     def _agrees(self, at: int, tokens: Sequence[int]) -> bool:
@@ -482,7 +482,7 @@ class Session:
         if self._move is not None and self._router.now() >= self._move.until:
             self._stay()
 
-    def left_by(self, entry: Entry) -> None:
+    def replica_gone(self, entry: Entry) -> None:
         """A replica is gone."""
         move = self._move
         for leg in (self._leg, *(move.legs() if move is not None else ())):

@@ -35,7 +35,7 @@ def _folder() -> Path:
     return path
 
 
-def tell(vllm_config: Any, scheduler: str, policy: str, reason: str) -> None:
+def report_scheduler(vllm_config: Any, scheduler: str, policy: str, reason: str) -> None:
     """Says from the process of an engine core which scheduler it has. Never fails: nothing else depends on it."""
     parallel = vllm_config.parallel_config
     engine = getattr(parallel, "data_parallel_index", None) or getattr(parallel, "data_parallel_rank", 0)

@@ -50,17 +50,17 @@ class Scheduler(Inquiries):
         if options.shadow:
             from tessera.vllm.shadow import make_shadow
 
-            metrics.tell(vllm_config, "vllm", options.policy, "shadow")
+            metrics.report_scheduler(vllm_config, "vllm", options.policy, "shadow")
             return make_shadow(options, vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
         if not reasons:
             if not api.is_tested():
                 logger.warning("tessera was tested with vLLM %s, and this is %s", " and ".join(api.tested), api.version)
-            metrics.tell(vllm_config, "tessera", options.policy, "")
+            metrics.report_scheduler(vllm_config, "tessera", options.policy, "")
             return super().__new__(cls)
         if not options.fallback:
             raise NotImplementedError(f"tessera has no {'; no '.join(reasons)}")
         logger.warning("tessera has no %s: vLLM's own scheduler does all of it", "; no ".join(reasons))
-        metrics.tell(vllm_config, "vllm", options.policy, "; ".join(reasons))
+        metrics.report_scheduler(vllm_config, "vllm", options.policy, "; ".join(reasons))
         asynchronous = vllm_config.scheduler_config.async_scheduling
         own = api.AsyncScheduler if asynchronous else api.OwnScheduler
         return own(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
@@ -235,9 +235,9 @@ class Scheduler(Inquiries):
             self.without_grammar.remove(request)
         if self.refused:
             self.refused = [entry for entry in self.refused if entry[0].request_id != request_id]
-        self._tell_finished(request)
+        self._notify_finished(request)
 
-    def _tell_finished(self, request: Any) -> None:
+    def _notify_finished(self, request: Any) -> None:
         self.finished_req_ids.add(request.request_id)
         if self.finished_by_client is not None:
             self.finished_by_client.setdefault(request.client_index, set()).add(request.request_id)
@@ -448,7 +448,7 @@ class Scheduler(Inquiries):
                     params["remote_prefill_cached_tokens"] = output.prefill_stats.num_cached_tokens
             self.describer.ended(request, is_whole=True)
             self.structured.pop(request.request_id, None)
-            self._tell_finished(request)
+            self._notify_finished(request)
         told = getattr(model_runner_output, "kv_connector_output", None)
         if self.transfers is not None and told is not None:
             for request, arriving in self.transfers.take(told, self.requests):

@@ -28,7 +28,7 @@ report_every = 60.0
 latest = 4096
 
 
-class _Ghost:
+class ShadowRequest:
     """A request as the shadow has it."""
 
     def __init__(self, request: Any, now: float) -> None:
@@ -75,7 +75,7 @@ def _pair() -> dict[str, deque[float]]:
     return {name: deque(maxlen=latest) for name in ("measured", "predicted")}
 
 
-class Watcher:
+class ShadowScheduler:
     """The policy that is watched, and what it would have done."""
 
     def __init__(self, scheduler: Any, options: Any, kv_cache_config: Any, block_size: int) -> None:
@@ -84,8 +84,10 @@ class Watcher:
         self.budget = budget_of(self.config)
         self.describer = Describer(options, scheduler.vllm_config)
         self.has_adapters = scheduler.vllm_config.lora_config is not None
-        self.ghosts: dict[str, _Ghost] = {}
-        self.behind: dict[str, _Ghost] = {}  #: those that vLLM has ended and the shadow has not, oldest end first
+        self.requests: dict[str, ShadowRequest] = {}
+        self.behind: dict[
+            str, ShadowRequest
+        ] = {}  #: those that vLLM has ended and the shadow has not, oldest end first
         self.most_behind = 4 * self.config.max_num_seqs + 1024
         self.steps = self.same = self.overrun = self.aborted = self.dropped = 0
         self.ns = {"vllm": 0, "tessera": 0}
@@ -112,36 +114,36 @@ class Watcher:
         if why_not_request(request, self.has_adapters) is not None:
             return
         now = time.monotonic()
-        ghost = _Ghost(request, now)
+        shadow = ShadowRequest(request, now)
         try:
-            description = self.describer.describe(request, ghost.output, ghost.everything)
+            description = self.describer.describe(request, shadow.output, shadow.everything)
             # When it ends, vLLM says; the shadow counts.
             description |= {"eos": -1, "stops": [], "client": 0, "watched": False, "repetitive": False}
             begin = time.thread_time_ns()
-            slot = self.core.submit(ghost, description, now)
+            slot = self.core.submit(shadow, description, now)
             self.ns["tessera"] += time.thread_time_ns() - begin
         except Exception:  # it would be refused; the others are watched on
             slot = None
         if not isinstance(slot, int):
             self.describer.ended(request, is_whole=False)
             return
-        ghost.slot = slot
-        self.ghosts[request.request_id] = ghost
-        self.in_core[request.request_id] = ghost
+        shadow.slot = slot
+        self.requests[request.request_id] = shadow
+        self.in_core[request.request_id] = shadow
 
     def abort(self, request_id: str) -> None:
-        ghost = self.ghosts.pop(request_id, None)
-        if ghost is not None:
+        shadow = self.requests.pop(request_id, None)
+        if shadow is not None:
             self.behind.pop(request_id, None)
             self.aborted += 1
-            self.describer.ended(ghost.request, is_whole=False)
-            self._end(ghost)
+            self.describer.ended(shadow.request, is_whole=False)
+            self._end(shadow)
 
-    def _end(self, ghost: _Ghost) -> None:
-        if not ghost.gone:
-            ghost.gone = True
-            self.in_core.pop(ghost.request.request_id, None)
-            self.core.cancel(ghost.slot)
+    def _end(self, shadow: ShadowRequest) -> None:
+        if not shadow.gone:
+            shadow.gone = True
+            self.in_core.pop(shadow.request.request_id, None)
+            self.core.cancel(shadow.slot)
 
     def reset(self) -> None:
         self.core.reset()
@@ -157,13 +159,13 @@ class Watcher:
             self.same += ours == theirs.num_scheduled_tokens.keys()
         for one in outputs.values():
             for output in one.outputs:
-                ghost = self.ghosts.get(output.request_id)
-                if ghost is None:
+                shadow = self.requests.get(output.request_id)
+                if shadow is None:
                     continue
-                ghost.measured.extend([now] * len(output.new_token_ids))
+                shadow.measured.extend([now] * len(output.new_token_ids))
                 if output.finish_reason is not None:
-                    ghost.last = len(ghost.measured)
-                    self.behind[output.request_id] = ghost
+                    shadow.last = len(shadow.measured)
+                    self.behind[output.request_id] = shadow
                     ours.add(output.request_id)
         # Requests that are behind and not in `ours` are where they were.
         for request_id in ours & self.behind.keys():
@@ -182,41 +184,41 @@ class Watcher:
         first.update((g.request.request_id, start) for g, _, start, _, _ in fresh)
         names, sampled = list(counts), []
         for request_id in names:
-            ghost = self.in_core[request_id]
-            generated = len(ghost.tokens)
-            if first[request_id] + counts[request_id] < ghost.prompt + generated:
+            shadow = self.in_core[request_id]
+            generated = len(shadow.tokens)
+            if first[request_id] + counts[request_id] < shadow.prompt + generated:
                 sampled.append([])
                 continue
             # vLLM's token, if it has come so far.
-            known = ghost.request._output_token_ids
+            known = shadow.request._output_token_ids
             sampled.append([known[generated] if generated < len(known) else 0])
-            ghost.tokens.append(now)
+            shadow.tokens.append(now)
         places = {request_id: i for i, request_id in enumerate(names)}
         begin = time.thread_time_ns()
         _, _, ended, failed = self.core.update(places, names, sampled, now)
         self.ns["tessera"] += time.thread_time_ns() - begin
-        for ghost in ended:
-            ghost.gone = True
-        for ghost, _ in failed:
+        for shadow in ended:
+            shadow.gone = True
+        for shadow, _ in failed:
             # vLLM's token for it is none.
-            ghost.gone = True
-            del self.in_core[ghost.request.request_id]
-            self.abort(ghost.request.request_id)
+            shadow.gone = True
+            del self.in_core[shadow.request.request_id]
+            self.abort(shadow.request.request_id)
         return set(names)
 
     def _settle(self, request_id: str) -> None:
         """vLLM has ended a request: the shadow ends it as soon as it has come as far."""
-        ghost = self.ghosts[request_id]
-        n = ghost.last or 0
-        if len(ghost.tokens) < n and not ghost.gone:
+        shadow = self.requests[request_id]
+        n = shadow.last or 0
+        if len(shadow.tokens) < n and not shadow.gone:
             return
         self._forget(request_id)
-        self.overrun += max(len(ghost.tokens) - n, 0)
-        if n == 0 or len(ghost.tokens) < n:
+        self.overrun += max(len(shadow.tokens) - n, 0)
+        if n == 0 or len(shadow.tokens) < n:
             return
-        for name, times in (("measured", ghost.measured), ("predicted", ghost.tokens)):
-            self.times["ttft"][name].append(times[0] - ghost.arrived)
-            self.times["e2e"][name].append(times[n - 1] - ghost.arrived)
+        for name, times in (("measured", shadow.measured), ("predicted", shadow.tokens)):
+            self.times["ttft"][name].append(times[0] - shadow.arrived)
+            self.times["e2e"][name].append(times[n - 1] - shadow.arrived)
             if n > 1:
                 self.times["tpot"][name].append((times[n - 1] - times[0]) / (n - 1))
 
@@ -227,10 +229,10 @@ class Watcher:
 
     def _forget(self, request_id: str) -> None:
         """A request that vLLM has ended."""
-        ghost = self.ghosts.pop(request_id)
+        shadow = self.requests.pop(request_id)
         del self.behind[request_id]
-        self.describer.ended(ghost.request, is_whole=True)
-        self._end(ghost)
+        self.describer.ended(shadow.request, is_whole=True)
+        self._end(shadow)
 
     def report(self, times: Iterable[str] = ("ttft", "tpot", "e2e")) -> dict[str, Any]:
         """What it would have done. Times are in seconds, of the latest requests that both have ended. Those that were
@@ -245,7 +247,7 @@ class Watcher:
             "overrun": self.overrun,
             "aborted": self.aborted,
             "dropped": self.dropped,
-            "not_ended": len(self.ghosts),
+            "not_ended": len(self.requests),
         }
 
 
@@ -277,7 +279,7 @@ def _shadowed(own: type) -> type:
     class ShadowScheduler(own):  # type: ignore[misc, valid-type]
         """vLLM's own scheduler, watched."""
 
-        shadow: Watcher | None = None
+        shadow: ShadowScheduler | None = None
         _reported = 0.0
 
         def _watch(self, what: Any, *arguments: Any) -> None:
@@ -294,12 +296,12 @@ def _shadowed(own: type) -> type:
             super().add_request(request)
             # Else it was more of one that is known, or the end of that one's input.
             if self.requests.get(request.request_id) is request:
-                self._watch(Watcher.add, request)
+                self._watch(ShadowScheduler.add, request)
 
         def finish_requests(self, request_ids: str | Iterable[str] | None, finished_status: Any) -> Any:
             ended = super().finish_requests(request_ids, finished_status)
             for request in ended:
-                self._watch(Watcher.abort, request.request_id)
+                self._watch(ShadowScheduler.abort, request.request_id)
             return ended
 
         def schedule(self, *arguments: Any, **named: Any) -> Any:
@@ -315,7 +317,7 @@ def _shadowed(own: type) -> type:
             if self.shadow is not None:
                 self.shadow.ns["vllm"] += time.thread_time_ns() - begin
             admit = self.pause_state == api.PauseState.UNPAUSED
-            self._watch(Watcher.step, scheduler_output, outputs, admit)
+            self._watch(ShadowScheduler.step, scheduler_output, outputs, admit)
             now = time.monotonic()
             if self.shadow is not None and now - self._reported >= report_every:
                 if self._reported:
@@ -326,7 +328,7 @@ def _shadowed(own: type) -> type:
         def reset_prefix_cache(self, *arguments: Any, **named: Any) -> bool:
             done = super().reset_prefix_cache(*arguments, **named)
             if done:
-                self._watch(Watcher.reset)
+                self._watch(ShadowScheduler.reset)
             return done
 
         def shutdown(self) -> None:
@@ -353,7 +355,7 @@ def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, 
         _classes[own] = _shadowed(own)
     made = _classes[own](vllm_config, kv_cache_config, som, block_size, **rest)
     try:
-        made.shadow = Watcher(made, options, kv_cache_config, block_size)
+        made.shadow = ShadowScheduler(made, options, kv_cache_config, block_size)
     except OptionsError:
         raise
     except Exception:

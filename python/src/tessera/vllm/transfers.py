@@ -116,7 +116,7 @@ class Transfers:
         computed = request.num_tokens - 1  # the last token has never been run
         request.num_computed_tokens = computed
         held = [block + 1 for block in self.core.blocks_of(slot)[: -(-computed // self.block_size)]]
-        keep, params = self._tell_end(request, held)
+        keep, params = self._notify_end(request, held)
         self._forget(request.request_id)
         if not keep:
             self.core.let_go(slot)
@@ -134,9 +134,9 @@ class Transfers:
         if (a := self.arriving.get(request.request_id)) is not None:
             a.wanted = False
         if request.kv_transfer_params:
-            self._tell_end(request, [])
+            self._notify_end(request, [])
 
-    def _tell_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
+    def _notify_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
         """Tells the connector that a request has ended. Returns whether its blocks are to be kept, and what its client
         is told."""
         try:

@@ -21,7 +21,7 @@ namespace gate {
 ///
 /// A gate has one, and forwards its calls. It forwards `starts` and `started` only for requests that could hold up
 /// others. Every call O(1).
-struct overtakings {
+struct skip_limit {
   std::uint64_t watched = 0;  ///< The `sequence` of the watched request; 0: none.
   std::uint64_t kind = 0;     ///< Its class.
   std::size_t before = 0;     ///< Requests that have started behind it, in plans that were run.

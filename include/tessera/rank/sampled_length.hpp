@@ -11,7 +11,7 @@ namespace rank {
 
 /// An output length sampled for each request from the distribution of lengths, given what it has generated. It is not
 /// the expectation for one request. It represents all requests together, the long ones included. For
-/// `admit::basic_future_peak<rank::drawn_length<>>`, which is Past-Future scheduling. At most its `max_output`.
+/// `admit::basic_future_peak<rank::sampled_length<>>`, which is Past-Future scheduling. At most its `max_output`.
 /// Nothing is random. Requests have places in (0, 1) that fill it evenly, in their order of arrival (the multiples of
 /// the golden ratio). Each keeps its place, within what is left of the distribution as it grows. O(log groups + log
 /// bins).
@@ -19,7 +19,7 @@ namespace rank {
 /// section 3), which samples anew for each decision.
 /// @tparam Scorer an `order::request_scorer`; by default the request's member `score`, NaN if it has none.
 template <class Scorer = order::score_member>
-struct drawn_length {
+struct sampled_length {
   const length_distribution* lengths = nullptr;  ///< Must outlive it. Null, or nothing learned: `if_unknown` or the
                                                  ///< request's limit.
   tokens if_unknown{2048};                       ///< For requests that state no `max_output`, while nothing is learned.

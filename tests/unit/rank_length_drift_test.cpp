@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/rank/length_shift.hpp>
+#include <tessera/rank/length_drift.hpp>
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 using namespace tessera;
 using rank::known_length;
-using rank::length_shift;
+using rank::length_drift_z;
 
 /// The log-rank statistic as a textbook tabulates it. For each length at which an output of a group ends, the outputs
 /// of the group that are at risk are counted.
@@ -53,7 +53,7 @@ TEST_CASE("length shift: the log-rank test of the textbooks' remissions under 6-
   for (const std::int64_t t : placebo) seen.push_back({tokens{t}, true, false});
   for (const std::int64_t t : treated) seen.push_back({tokens{t}, true, true});
   for (const std::int64_t t : still) seen.push_back({tokens{t}, false, true});
-  const double z = length_shift(seen);
+  const double z = length_drift_z(seen);
   CHECK(z > 0);
   CHECK(z * z == Catch::Detail::Approx(16.79).margin(0.01));
 }
@@ -72,11 +72,11 @@ TEST_CASE("length shift: as tabulated, whatever ends, runs or is alike") {
       seen.push_back({tokens{length}, ended, newer, group});
     }
     const double expected = tabulated(seen);
-    CHECK(length_shift(seen) == Catch::Detail::Approx(expected).margin(1e-9));
+    CHECK(length_drift_z(seen) == Catch::Detail::Approx(expected).margin(1e-9));
     for (known_length& k : seen) k.newer = !k.newer;
-    CHECK(length_shift(seen) == Catch::Detail::Approx(-expected).margin(1e-9));
+    CHECK(length_drift_z(seen) == Catch::Detail::Approx(-expected).margin(1e-9));
   }
-  CHECK(length_shift({}) == 0);
+  CHECK(length_drift_z({}) == 0);
 }
 
 TEST_CASE("length shift: traffic that has just begun is no shift, longer outputs are one") {
@@ -93,7 +93,7 @@ TEST_CASE("length shift: traffic that has just begun is no shift, longer outputs
         const std::int64_t come = 1000 - i;  // so far; the newest have hardly begun
         seen.push_back({tokens{std::min(length, come)}, length <= come, newer});
       }
-      const double z = length_shift(seen);
+      const double z = length_drift_z(seen);
       if (factor == 1) alarms += std::abs(z) > 3 ? 1 : 0;
       if (factor > 1) found += z > 3 ? 1 : 0;
     }
@@ -119,9 +119,9 @@ TEST_CASE("length shift: a line that serves the short first is no shift among th
       seen.push_back({tokens{ended ? length : 0}, ended, newer});
       seen.back().group = static_cast<std::uint32_t>(expected / 20);
     }
-    alarms += std::abs(length_shift(seen)) > 3 ? 1 : 0;
+    alarms += std::abs(length_drift_z(seen)) > 3 ? 1 : 0;
     for (known_length& k : seen) k.group = 0;
-    mistaken += length_shift(seen) < -rank::surely_shifted ? 1 : 0;
+    mistaken += length_drift_z(seen) < -rank::drift_threshold_z ? 1 : 0;
   }
   CHECK(alarms <= 3);  // of 100, where 0.3 are to be expected
   CHECK(mistaken == 100);
@@ -130,7 +130,7 @@ TEST_CASE("length shift: a line that serves the short first is no shift among th
 TEST_CASE("length shift: allocates nothing") {
   std::vector<known_length> seen{{tokens{3}, true, false}, {tokens{5}, true, true}, {tokens{2}, false, true}};
   const tessera_test::no_allocation guard;
-  static_cast<void>(length_shift(seen));
+  static_cast<void>(length_drift_z(seen));
   REQUIRE(guard.allocations() == 0);
 }
 

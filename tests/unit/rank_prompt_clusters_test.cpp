@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/rank/prompt_classes.hpp>
+#include <tessera/rank/prompt_clusters.hpp>
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
@@ -17,7 +17,7 @@
 namespace {
 
 using namespace tessera;
-using rank::prompt_classes;
+using rank::prompt_clusters;
 
 using pairs = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
@@ -28,7 +28,7 @@ class oracle {
   oracle(pairs seen, std::size_t most_groups) {
     std::sort(seen.begin(), seen.end());
     const std::size_t n = seen.size();
-    const std::size_t groups = std::clamp<std::size_t>(n / prompt_classes::least, 1, most_groups);
+    const std::size_t groups = std::clamp<std::size_t>(n / prompt_clusters::least, 1, most_groups);
     std::size_t open = groups;
     for (std::size_t first = 0, past = 0; first != n; first = past) {
       while (past != n && seen[past].first == seen[first].first) ++past;
@@ -41,12 +41,12 @@ class oracle {
   }
 
   [[nodiscard]] std::int64_t operator()(std::int64_t prompt) const {
-    if (classes_.empty()) return 0;
-    for (const part& c : classes_)
+    if (clusters_.empty()) return 0;
+    for (const part& c : clusters_)
       if (c.longest >= prompt) return std::llround(c.mean);
-    return std::llround(classes_.back().mean);
+    return std::llround(clusters_.back().mean);
   }
-  [[nodiscard]] std::size_t classes() const { return classes_.size(); }
+  [[nodiscard]] std::size_t clusters() const { return clusters_.size(); }
 
  private:
   struct part {
@@ -72,13 +72,13 @@ class oracle {
   void split(std::size_t first, std::size_t past, double above, double below) {
     if (first == past) return;
     std::size_t best = first;
-    double most = prompt_classes::surely;
+    double most = prompt_clusters::surely;
     for (std::size_t i = first + 1; i < past; ++i) {
       const part low = of(first, i);
       const part high = of(i, past);
-      const double enough = prompt_classes::least;
+      const double enough = prompt_clusters::least;
       if (low.count < enough || high.count < enough || low.mean < above || high.mean > below) continue;
-      if (high.mean <= low.mean || high.mean < prompt_classes::longer * low.mean) continue;
+      if (high.mean <= low.mean || high.mean < prompt_clusters::longer * low.mean) continue;
       const double as_they_are = low.variance / low.count + high.variance / high.count;
       const double alike = of(first, past).variance * (1 / low.count + 1 / high.count);
       const double errors = (high.mean - low.mean) / std::sqrt(std::max(as_they_are, alike));
@@ -87,22 +87,22 @@ class oracle {
       best = i;
     }
     if (best == first) {
-      classes_.push_back(of(first, past));
+      clusters_.push_back(of(first, past));
       return;
     }
     split(first, best, above, of(best, past).mean);
-    split(best, past, classes_.back().mean, below);
+    split(best, past, clusters_.back().mean, below);
   }
 
   std::vector<pairs> groups_;
-  std::vector<part> classes_;
+  std::vector<part> clusters_;
 };
 
 struct fitted {
-  owned_storage<prompt_classes::limits> storage;
-  prompt_classes length{storage};
+  owned_storage<prompt_clusters::limits> storage;
+  prompt_clusters length{storage};
 
-  fitted(const prompt_classes::limits& l, const pairs& seen) : storage{storage_for<prompt_classes>(l)} {
+  fitted(const prompt_clusters::limits& l, const pairs& seen) : storage{storage_for<prompt_clusters>(l)} {
     for (const auto& [prompt, output] : seen) length.observe(tokens{prompt}, tokens{output});
     length.fit();
   }
@@ -121,7 +121,7 @@ pairs draw(std::mt19937_64& random, std::size_t n, const std::vector<std::pair<d
   return out;
 }
 
-TEST_CASE("prompt classes: as by the definition, whatever the kinds, and longer prompts never expect less") {
+TEST_CASE("prompt clusters: as by the definition, whatever the kinds, and longer prompts never expect less") {
   std::mt19937_64 random{1};
   std::size_t split = 0;
   std::size_t in_three = 0;
@@ -136,9 +136,9 @@ TEST_CASE("prompt classes: as by the definition, whatever the kinds, and longer 
     const fitted length{{.window = 1500, .groups = groups}, seen};
     const oracle expected{seen, groups};
     CAPTURE(round);
-    REQUIRE(length.length.classes() == expected.classes());
-    split += expected.classes() > 1 ? 1 : 0;
-    in_three += expected.classes() > 2 ? 1 : 0;
+    REQUIRE(length.length.clusters() == expected.clusters());
+    split += expected.clusters() > 1 ? 1 : 0;
+    in_three += expected.clusters() > 2 ? 1 : 0;
     std::int64_t before = 0;
     for (std::int64_t prompt = 0; prompt < 12'000; prompt += 1 + prompt / 20) {
       REQUIRE(length(prompt) == expected(prompt));
@@ -150,18 +150,18 @@ TEST_CASE("prompt classes: as by the definition, whatever the kinds, and longer 
   CHECK(in_three > 5);
 }
 
-TEST_CASE("prompt classes: short questions and long documents are told apart") {
+TEST_CASE("prompt clusters: short questions and long documents are told apart") {
   std::mt19937_64 random{2};
   const fitted length{{}, draw(random, 2000, {{50, 40}, {5000, 1800}})};
-  CHECK(length.length.classes() == 2);
+  CHECK(length.length.clusters() == 2);
   CHECK(length(1) == length(60));
   CHECK(std::abs(length(50) - 40) < 6);
   CHECK(std::abs(length(5000) - 1800) < 250);
   CHECK(length(1'000'000) == length(5000));
-  CHECK(length(1000) == length(5000));  // between two classes: nothing says that it is short
+  CHECK(length(1000) == length(5000));  // between two clusters: nothing says that it is short
 }
 
-TEST_CASE("prompt classes: what says nothing, or too little, or the contrary, makes one class") {
+TEST_CASE("prompt clusters: what says nothing, or too little, or the contrary, makes one cluster") {
   std::mt19937_64 random{3};
   using kinds = std::vector<std::pair<double, double>>;
   // The same outputs, then twice as long, then long questions with short outputs.
@@ -171,27 +171,27 @@ TEST_CASE("prompt classes: what says nothing, or too little, or the contrary, ma
     double sum = 0;
     for (const auto& [prompt, output] : seen) sum += static_cast<double>(output);
     const fitted length{{}, seen};
-    CHECK(length.length.classes() == 1);
+    CHECK(length.length.clusters() == 1);
     for (const std::int64_t prompt : {0, 50, 700, 5000, 100'000}) CHECK(length(prompt) == std::llround(sum / 4000));
   }
-  // Too few of one kind, however different; then as many as make a class.
+  // Too few of one kind, however different; then as many as make a cluster.
   pairs seen = draw(random, 300, {{50, 10}});
   for (int i = 0; i != 5; ++i) seen.emplace_back(9000, 5000);
-  CHECK(fitted{{}, seen}.length.classes() == 1);
-  for (std::size_t i = 0; i != prompt_classes::least; ++i) seen.emplace_back(9000, 5000);
+  CHECK(fitted{{}, seen}.length.clusters() == 1);
+  for (std::size_t i = 0; i != prompt_clusters::least; ++i) seen.emplace_back(9000, 5000);
   CHECK(fitted{{}, seen}(9000) > 4000);
 }
 
-TEST_CASE("prompt classes: equal outputs differ as surely as can be, and none from none not at all") {
+TEST_CASE("prompt clusters: equal outputs differ as surely as can be, and none from none not at all") {
   pairs seen;
   for (int i = 0; i != 200; ++i) seen.emplace_back(i % 2 == 0 ? 10 : 100, i % 2 == 0 ? 5 : 15);
   CHECK(fitted{{}, seen}(10) == 5);
   CHECK(fitted{{}, seen}(100) == 15);
   for (auto& [prompt, output] : seen) output = 0;
-  CHECK(fitted{{}, seen}.length.classes() == 1);
+  CHECK(fitted{{}, seen}.length.clusters() == 1);
 }
 
-TEST_CASE("prompt classes: a few long outputs among many short ones make no class, wherever they are") {
+TEST_CASE("prompt clusters: a few long outputs among many short ones make no cluster, wherever they are") {
   std::mt19937_64 random{5};
   std::size_t split = 0;
   for (int round = 0; round != 300; ++round) {
@@ -199,17 +199,17 @@ TEST_CASE("prompt classes: a few long outputs among many short ones make no clas
     for (int i = 0; i != 1000; ++i) {
       seen.emplace_back(static_cast<std::int64_t>(random() % 5000), random() % 100 < 3 ? 3000 : 10);
     }
-    split += fitted{{}, seen}.length.classes() > 1 ? 1 : 0;
+    split += fitted{{}, seen}.length.clusters() > 1 ? 1 : 0;
   }
   CHECK(split == 0);
 }
 
-TEST_CASE("prompt classes: the window has the last, nothing is known before a fit, and nothing is allocated") {
+TEST_CASE("prompt clusters: the window has the last, nothing is known before a fit, and nothing is allocated") {
   std::mt19937_64 random{4};
   const pairs before = draw(random, 1000, {{50, 2000}, {5000, 20}});
   const pairs after = draw(random, 500, {{50, 20}, {5000, 2000}});
-  auto storage = storage_for<prompt_classes>({.window = 500, .groups = 16});
-  prompt_classes length{storage};
+  auto storage = storage_for<prompt_clusters>({.window = 500, .groups = 16});
+  prompt_clusters length{storage};
   CHECK(length(tokens{50}) == tokens{});
   CHECK(length.size() == 0);
   const tessera_test::no_allocation guard;
@@ -217,11 +217,11 @@ TEST_CASE("prompt classes: the window has the last, nothing is known before a fi
   CHECK(length(tokens{50}) == tokens{});
   for (const auto& [prompt, output] : before) length.observe(tokens{prompt}, tokens{output});
   length.fit();
-  const std::size_t one = length.classes();
+  const std::size_t one = length.clusters();
   for (const auto& [prompt, output] : after) length.observe(tokens{prompt}, tokens{output});
-  const std::size_t unchanged = length.classes();
+  const std::size_t unchanged = length.clusters();
   length.fit();
-  const std::size_t two = length.classes();
+  const std::size_t two = length.clusters();
   CHECK(guard.allocations() == 0);
   CHECK(one == 1);
   CHECK(unchanged == 1);

@@ -43,7 +43,7 @@ double mean_of(const std::vector<trace_row>& rows) {
   return sum / static_cast<double>(rows.size());
 }
 
-TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they are known to be long") {
+TEST_CASE("replanning: while the long ones wait, nothing has drifted, and they are known to be long") {
   std::mt19937 random{11};
   std::exponential_distribution<double> spread{1};
   constexpr std::size_t n = 4000;
@@ -67,10 +67,10 @@ TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they a
   lengths.learn(window.outputs(all));
   CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.15));
   CHECK(mean_of(window.rows(all, lengths, false)) < 0.5 * mean);
-  const auto shift = window.find_shift(all, lengths);
-  CHECK(std::abs(shift.outputs) < rank::surely_shifted);
-  CHECK(std::abs(shift.scores) < 4);
-  CHECK(std::abs(window.find_shift(all, lengths, false).outputs) > rank::surely_shifted);
+  const auto drift = window.find_drift(all, lengths);
+  CHECK(std::abs(drift.outputs) < rank::drift_threshold_z);
+  CHECK(std::abs(drift.scores) < 4);
+  CHECK(std::abs(window.find_drift(all, lengths, false).outputs) > rank::drift_threshold_z);
   // Longer ones from the middle on show in their scores.
   sim::traffic_window other{n};
   other.starts(n);
@@ -78,11 +78,11 @@ TEST_CASE("replanning: while the long ones wait, nothing has shifted, and they a
     const double score = (i < n / 2 ? 1.0 : 1.5) * spread(random);
     other.arrived(all[i], static_cast<float>(score), static_cast<double>(i));
   }
-  CHECK(other.find_shift(all, lengths).scores > rank::surely_shifted);
-  CHECK(other.find_shift(all, lengths, false).scores == 0);
+  CHECK(other.find_drift(all, lengths).scores > rank::drift_threshold_z);
+  CHECK(other.find_drift(all, lengths, false).scores == 0);
 }
 
-TEST_CASE("replanning: without scores, while those with long prompts wait, nothing has shifted either") {
+TEST_CASE("replanning: without scores, while those with long prompts wait, nothing has drifted either") {
   std::mt19937 random{12};
   std::exponential_distribution<double> spread{1};
   constexpr std::size_t n = 4000;
@@ -106,10 +106,10 @@ TEST_CASE("replanning: without scores, while those with long prompts wait, nothi
   }
   REQUIRE(ended < 3 * n / 4);
   sim::learned_lengths nothing;
-  CHECK(std::abs(window.find_shift(all, nothing).outputs) > rank::surely_shifted);  // all one class
+  CHECK(std::abs(window.find_drift(all, nothing).outputs) > rank::drift_threshold_z);  // all one cluster
   sim::learned_lengths lengths;
   lengths.learn(window.outputs(all));
-  CHECK(std::abs(window.find_shift(all, lengths).outputs) < 3);
+  CHECK(std::abs(window.find_drift(all, lengths).outputs) < 3);
   // Those that wait come to what others of their class have come to.
   CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.1));
 }

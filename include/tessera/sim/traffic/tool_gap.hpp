@@ -13,7 +13,7 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 /// The 90th percentile of the gap between a tool call in `rows` and the turn that follows it; 0 without any. O(n).
-[[nodiscard]] double usual_think_s(std::span<const trace_row> rows);
+[[nodiscard]] double tool_gap_p90_s(std::span<const trace_row> rows);
 
 }  // namespace sim
 TESSERA_NAMESPACE_END

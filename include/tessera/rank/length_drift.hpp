@@ -21,8 +21,8 @@ struct known_length {
   std::uint32_t group = 0;  ///< Only requests of one group are compared.
 };
 
-/// Whether lengths have shifted: the log-rank statistic of the newer requests against the older ones. Positive if the
-/// newer are longer, negative if they are shorter; standard normal without a shift. 0 if there are too few data.
+/// Whether lengths have drifted: the log-rank statistic of the newer requests against the older ones. Positive if the
+/// newer are longer, negative if they are shorter; standard normal without a drift. 0 if there are too few data.
 ///
 /// Running requests count with their present length. So new traffic, in which the short requests have ended and the
 /// long ones run, is not mistaken for longer traffic. It is most sensitive to a difference in the rate at which outputs
@@ -34,7 +34,7 @@ struct known_length {
 ///
 /// Sorts `seen`. O(n log n), allocates nothing.
 /// Source: Mantel, "Evaluation of survival data and two new rank order statistics arising in its consideration" (1966).
-[[nodiscard]] inline double length_shift(std::span<known_length> seen) noexcept {
+[[nodiscard]] inline double length_drift_z(std::span<known_length> seen) noexcept {
   std::sort(seen.begin(), seen.end(), [](const known_length& a, const known_length& b) {
     return a.group != b.group ? a.group < b.group : b.length < a.length;
   });
@@ -61,7 +61,7 @@ struct known_length {
 }
 
 /// Unchanged traffic exceeds this less than once in a million looks.
-inline constexpr double surely_shifted = 5;
+inline constexpr double drift_threshold_z = 5;
 
 }  // namespace rank
 TESSERA_NAMESPACE_END

@@ -14,7 +14,7 @@ namespace fleet {
 ///
 /// When to use: dozens of replicas for each router, and routers with about the same load. A share is its router's
 /// fleet, and does not help the others. If no replica of the share is left, rank without it. O(1).
-struct share {
+struct router_share {
   std::uint64_t router = 0;   ///< This one, from 0.
   std::uint64_t routers = 1;  ///< How many there are.
 

@@ -21,29 +21,30 @@ TESSERA_NAMESPACE_BEGIN
 namespace rank {
 
 /// Kinds of requests that differ in their prompts, such as short questions and long documents. They are told apart by
-/// the outputs of the last `window` requests that ended. The expectation for a request is the mean output of its class.
+/// the outputs of the last `window` requests that ended. The expectation for a request is the mean output of its
+/// cluster.
 ///
-/// A class is split in two by prompt length under three conditions. The mean output of the longer prompts is at least
+/// A cluster is split in two by prompt length under three conditions. The mean output of the longer prompts is at least
 /// `longer` times that of the shorter ones. The difference of the two means is more than `surely` standard errors. Each
 /// part has at least `least` requests. Among all such places the one with the surest difference is taken, and each part
 /// is split likewise.
 /// (The standard error is that of the two parts as they are or, if larger, of two equal ones. A few long outputs among
 /// many short ones may all be in one part by chance, and the other would then seem certain.)
-/// So prompts with little or no information make one class, with the plain mean as its expectation. A longer prompt
+/// So prompts with little or no information make one cluster, with the plain mean as its expectation. A longer prompt
 /// never has a shorter expected output: it must be computed all the same, and a smaller expectation would let it go
 /// first.
 ///
 /// When to use: no scores, and traffic of several kinds on the same instances. If there are scores, they carry more
 /// information (`length_calibrator`).
 ///
-/// 16 bytes for each pair in the window, and 64 for each group that may end a class. Allocates nothing. The same on any
+/// 16 bytes for each pair in the window, and 64 for a group that may end a cluster. Allocates nothing. The same on any
 /// machine that rounds as IEEE 754 says.
 /// Source: ours. A regression tree (Breiman, Friedman, Olshen and Stone 1984) over one variable, which may only rise.
-class prompt_classes {
+class prompt_clusters {
  public:
   static constexpr double surely = 4;               ///< Standard errors of the difference.
   static constexpr double longer = 3;               ///< Ratio of the means.
-  static constexpr std::size_t least = 32;          ///< Requests in a class.
+  static constexpr std::size_t least = 32;          ///< Requests in a cluster.
   static constexpr std::size_t most_groups = 1024;  ///< Largest number of groups: bounds the depth of `fit`.
 
   /// Capacities; fixed at construction.
@@ -62,22 +63,22 @@ class prompt_classes {
   }
 
   /// Over the caller's memory, at least `required_bytes(l)` (checked in every build), which must outlive it.
-  prompt_classes(std::span<std::byte> memory, const limits& l) noexcept : prompt_classes{arena{memory}, l} {}
+  prompt_clusters(std::span<std::byte> memory, const limits& l) noexcept : prompt_clusters{arena{memory}, l} {}
   /// Over storage from `storage_for`.
-  explicit prompt_classes(owned_storage<limits>& storage) noexcept
-      : prompt_classes{storage.memory(), storage.limits()} {}
-  prompt_classes(const prompt_classes&) = delete;
-  prompt_classes& operator=(const prompt_classes&) = delete;
+  explicit prompt_clusters(owned_storage<limits>& storage) noexcept
+      : prompt_clusters{storage.memory(), storage.limits()} {}
+  prompt_clusters(const prompt_clusters&) = delete;
+  prompt_clusters& operator=(const prompt_clusters&) = delete;
 
   /// A request with such a prompt has ended after `output` tokens; the oldest goes if the window is full. Larger
   /// outputs count as 2^32 - 1 tokens. Changes no answer before the next `fit`. Requires `output >= 0` (asserted).
   /// O(1).
   void observe(tokens prompt, tokens output) noexcept { window_.observe(score_of(prompt), output); }
 
-  /// Finds the classes anew. O(window log window + groups^2).
+  /// Finds the clusters anew. O(window log window + groups^2).
   void fit() noexcept {
     groups_.clear();
-    classes_.clear();
+    clusters_.clear();
     const std::size_t enough = std::clamp<std::size_t>(size() / least, 1, groups_.capacity());
     std::uint64_t open = std::numeric_limits<std::uint64_t>::max();
     window_.each_score(enough, [&](std::uint64_t group, std::span<const std::uint64_t> equal) noexcept {
@@ -91,17 +92,17 @@ class prompt_classes {
   }
 
   /// Expected output of a request with such a prompt, as of the last `fit`, rounded to whole tokens. Prompts between
-  /// two classes belong to the longer one, those beyond all to the last. 0 if nothing was fitted. O(log groups).
+  /// two clusters belong to the longer one, those beyond all to the last. 0 if nothing was fitted. O(log groups).
   [[nodiscard]] tokens operator()(tokens prompt) const noexcept {
-    if (classes_.empty()) return tokens{};
+    if (clusters_.empty()) return tokens{};
     const std::uint32_t key = score_window::key(score_of(prompt));
-    const sample& own = *std::lower_bound(classes_.begin(), classes_.end() - 1, key,
+    const sample& own = *std::lower_bound(clusters_.begin(), clusters_.end() - 1, key,
                                           [](const sample& s, std::uint32_t k) { return s.last < k; });
     return tokens{std::llround(own.mean())};
   }
 
-  /// Classes, as of the last `fit`. O(1).
-  [[nodiscard]] std::size_t classes() const noexcept { return classes_.size(); }
+  /// Clusters, as of the last `fit`. O(1).
+  [[nodiscard]] std::size_t clusters() const noexcept { return clusters_.size(); }
   /// Pairs remembered. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return window_.all().size(); }
 
@@ -130,8 +131,8 @@ class prompt_classes {
     [[nodiscard]] double variance() const noexcept { return std::max(squares - sum * sum / count, 0.0) / (count - 1); }
   };
 
-  prompt_classes(arena memory, const limits& l) noexcept
-      : window_{memory, l.window}, groups_{memory, l.groups}, classes_{memory, l.groups} {
+  prompt_clusters(arena memory, const limits& l) noexcept
+      : window_{memory, l.window}, groups_{memory, l.groups}, clusters_{memory, l.groups} {
     TESSERA_ASSERT(l.groups >= 1 && l.groups <= most_groups, "1 to 1024 groups");
   }
 
@@ -144,7 +145,7 @@ class prompt_classes {
     return all;
   }
 
-  /// Makes classes of these groups, with means in between: the classes on both sides have theirs there.
+  /// Makes clusters of these groups, with means in between: the clusters on both sides have theirs there.
   void split(std::size_t first, std::size_t past, double above, double below) noexcept {
     if (first == past) return;
     const sample all = all_of(first, past);
@@ -166,16 +167,16 @@ class prompt_classes {
       best = high.mean();
     }
     if (at == first) {
-      classes_.push_back(all);
+      clusters_.push_back(all);
       return;
     }
     split(first, at, above, best);
-    split(at, past, classes_.back().mean(), below);
+    split(at, past, clusters_.back().mean(), below);
   }
 
   score_window window_;
   fixed_vector<sample> groups_;
-  fixed_vector<sample> classes_;  // By prompt; their means do not fall.
+  fixed_vector<sample> clusters_;  // By prompt; their means do not fall.
 };
 
 }  // namespace rank

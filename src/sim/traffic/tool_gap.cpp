@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/sim/input/trace_row.hpp>
-#include <tessera/sim/traffic/usual_think.hpp>
+#include <tessera/sim/traffic/tool_gap.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@ TESSERA_NAMESPACE_BEGIN
 
 namespace sim {
 
-double usual_think_s(std::span<const trace_row> rows) {
+double tool_gap_p90_s(std::span<const trace_row> rows) {
   std::vector<double> times;
   std::unordered_set<std::int64_t> calling;  // sessions with a last turn that calls a tool
   for (const trace_row& r : rows) {

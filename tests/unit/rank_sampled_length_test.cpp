@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/core/owned_storage.hpp>
-#include <tessera/rank/drawn_length.hpp>
+#include <tessera/rank/sampled_length.hpp>
 #include <tessera/request/hook.hpp>
 
 #include "support/catch.hpp"
@@ -24,7 +24,7 @@ struct request : request_hook {
 
 }  // namespace
 
-TEST_CASE("drawn_length: all together are like those that ended, given what they have", "[rank]") {
+TEST_CASE("sampled_length: all together are like those that ended, given what they have", "[rank]") {
   std::mt19937 random{8};
   for (int round = 0; round != 20; ++round) {
     // Below 16 the distribution has a bin for each length, so that it is that of the sample.
@@ -37,7 +37,7 @@ TEST_CASE("drawn_length: all together are like those that ended, given what they
       d.observe(std::numeric_limits<float>::quiet_NaN(), tokens{ended.back()});
     }
     d.fit();
-    const rank::drawn_length<> draw{.lengths = &d};
+    const rank::sampled_length<> draw{.lengths = &d};
     const auto generated = static_cast<std::int64_t>(random() % 6);
     double longer = 0;
     for (const std::int64_t n : ended) longer += n > generated ? 1 : 0;
@@ -62,12 +62,12 @@ TEST_CASE("drawn_length: all together are like those that ended, given what they
   }
 }
 
-TEST_CASE("drawn_length: a limit holds, and counts while nothing is learned", "[rank]") {
+TEST_CASE("sampled_length: a limit holds, and counts while nothing is learned", "[rank]") {
   request r;
   r.prompt = 10_tok;
   request_access::state(r).length = 10_tok;
   request_access::state(r).sequence = 1;
-  rank::drawn_length<> draw{.if_unknown = 77_tok};
+  rank::sampled_length<> draw{.if_unknown = 77_tok};
   CHECK(draw(r) == 77_tok);
   r.max_output = 40_tok;
   CHECK(draw(r) == 40_tok);
@@ -85,12 +85,12 @@ TEST_CASE("drawn_length: a limit holds, and counts while nothing is learned", "[
 }
 
 // Past-Future: one runs and one comes; lengths are known to be 4. What all need at the worst moment decides.
-TEST_CASE("drawn_length: admission by the memory to come, as counted by hand", "[rank][admit]") {
+TEST_CASE("sampled_length: admission by the memory to come, as counted by hand", "[rank][admit]") {
   auto storage = storage_for<rank::length_distribution>({.window = 8, .groups = 1});
   rank::length_distribution d{storage};
   for (int i = 0; i != 8; ++i) d.observe(std::numeric_limits<float>::quiet_NaN(), 4_tok);
   d.fit();
-  const admit::basic_future_peak<rank::drawn_length<>> a{.expected_output = {.lengths = &d}};
+  const admit::basic_future_peak<rank::sampled_length<>> a{.expected_output = {.lengths = &d}};
   request runs, comes;
   runs.prompt = comes.prompt = 3_tok;
   request_access::state(runs).length = 5_tok;  // it has two of its four
@@ -105,7 +105,7 @@ TEST_CASE("drawn_length: admission by the memory to come, as counted by hand", "
                                                         .block_size = 1_tok,
                                                         .residents = residents,
                                                         .admitted = {},
-                                                        .own = own});
+                                                        .exclusive = own});
   };
   // Blocks of one token: 8 are in use. The first of them ends two tokens from now, counted to the far edge of its bin.
   // At the end of that step both have taken a token for each of three steps. Both have the next begun: 8 + 2 x 3 + 2.

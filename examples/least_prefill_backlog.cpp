@@ -6,7 +6,7 @@
 
 #include <tessera/headroom/prefill_cost.hpp>
 #include <tessera/headroom/space.hpp>
-#include <tessera/placement/least_in_line.hpp>
+#include <tessera/placement/least_prefill_backlog.hpp>
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@ constexpr blocks capacity{4000};  // of 16 tokens
 // What a router keeps of an instance; `placement::` reads the first four.
 struct instance {
   std::size_t requests = 0;
-  double phi = 1, error = 0, line = 0;
+  double phi = 1, error = 0, prefill_backlog = 0;
   blocks used{};       // that its requests are expected to hold in the end, prompts included
   double squares = 0;  // of what each holds
 
@@ -47,7 +47,7 @@ struct instance {
     look();
   }
   void look() {
-    phi = std::min(1 - line / promised.flops(), tessera::headroom::space_freeness(used, {}, capacity));
+    phi = std::min(1 - prefill_backlog / promised.flops(), tessera::headroom::space_freeness(used, {}, capacity));
     error = std::sqrt(squares) / static_cast<double>(capacity.count());  // a share of the blocks, as Phi is
   }
 };
@@ -62,12 +62,12 @@ void route(const char* name, Policy policy) {
   std::printf("%s:", name);
   for (int i = 0; i != 6; ++i) {  // six prompts, before any has been computed
     const std::size_t to = policy(all);
-    all[to].line += prompt_cost.flops(500_tok);
+    all[to].prefill_backlog += prompt_cost.flops(500_tok);
     all[to].add(500_tok, 400_tok);
     std::printf(" %zu", to);
   }
-  std::printf("; in line, s:");
-  for (const instance& one : all) std::printf(" %.3f", one.line / promised.peak_flops);
+  std::printf("; backlog, s:");
+  for (const instance& one : all) std::printf(" %.3f", one.prefill_backlog / promised.peak_flops);
   std::printf("\n");
 }
 
@@ -75,10 +75,10 @@ void route(const char* name, Policy policy) {
 
 int main() {
   route("the most headroom", tessera::placement::highest_phi{});
-  route("the least in line", tessera::placement::least_in_line{});
+  route("the least backlog", tessera::placement::least_prefill_backlog{});
 }
 
 /* output:
-the most headroom: 2 2 0 1 2 0; in line, s: 0.040 0.020 0.060
-the least in line: 0 1 2 0 1 2; in line, s: 0.040 0.040 0.040
+the most headroom: 2 2 0 1 2 0; backlog, s: 0.040 0.020 0.060
+the least backlog: 0 1 2 0 1 2; backlog, s: 0.040 0.040 0.040
 */
