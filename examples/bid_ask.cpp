@@ -31,7 +31,7 @@ struct engine {
   void kept(market::request_id r) noexcept { std::printf("  %d keeps request %d\n", id, static_cast<int>(r)); }
   void released(market::request_id r) noexcept { std::printf("  %d frees request %d\n", id, static_cast<int>(r)); }
   void unresolved(market::request_id, market::peer) noexcept {}
-  void unsold(market::request_id r) noexcept { std::printf("  nobody takes request %d\n", static_cast<int>(r)); }
+  void unsold(market::request_id r) noexcept { std::printf("  no instance takes request %d\n", static_cast<int>(r)); }
   // As the target:
   tokens load() noexcept { return held; }
   blocks idle_blocks() noexcept { return idle; }

@@ -174,7 +174,7 @@ double part_of(std::size_t n, std::size_t all) {
 
 void run(const options& o) {
   results out{o};
-  std::vector<sim::policy> policies = sim::select_policies(sim::published_policies(), rivals);
+  std::vector<sim::policy> policies = sim::select_policies(compared_with(), rivals);
   policies.push_back(published("due-first"));
   const std::size_t ours = policies.size() - 1;
   const std::size_t n = o.quick ? 200 : requests;

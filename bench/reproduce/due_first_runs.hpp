@@ -105,7 +105,7 @@ inline contestant ours(std::string name, const sim::due_first_config& config = {
 
 inline std::vector<contestant> named(std::string_view names) {
   std::vector<contestant> out;
-  for (sim::policy& p : sim::select_policies(sim::published_policies(), names)) {
+  for (sim::policy& p : sim::select_policies(compared_with(), names)) {
     std::string name = p.name;
     out.push_back({std::move(name), runs(std::move(p))});
   }

@@ -90,7 +90,7 @@ void run(const options& o) {
     std::string worker;  ///< Which kind dies, in systems with pools.
   };
   std::vector<death> deaths;
-  for (const sim::policy& one : sim::published_policies()) {
+  for (const sim::policy& one : compared_with()) {
     if (one.needs_scores) continue;
     deaths.push_back({one, 0, one.pools == 0 ? "" : "prefill"});
     const sim::pool_sizes pools = one.pools == 2 ? sim::halves(instances) : sim::three_pools(instances);

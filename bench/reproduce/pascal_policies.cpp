@@ -64,10 +64,8 @@ using pascal_scheduler = tessera::pascal<request>;
 using adaptively = placement::pascal_migrate_adaptively;
 constexpr adaptively by_the_paper{.headroom = sim::quantum_blocks};
 
-/// The library's policies of these names.
-std::vector<sim::policy> all_of(std::string_view names) {
-  return sim::select_policies(sim::published_policies(), names);
-}
+/// The policies of these names.
+std::vector<sim::policy> all_of(std::string_view names) { return sim::select_policies(compared_with(), names); }
 
 /// `p`, with something changed in the cluster that it is given.
 template <class Change>

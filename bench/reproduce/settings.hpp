@@ -24,10 +24,11 @@ using tessera::duration;
 using tessera::tokens;
 using rows_type = std::vector<trace_row>;
 
-/// The library's policy of that name.
-inline sim::policy published(std::string_view name) {
-  return sim::select_policies(sim::published_policies(), name).front();
-}
+/// The library's policies, then variants of them.
+std::vector<sim::policy> compared_with();
+
+/// The library's policy of that name, or the variant.
+inline sim::policy published(std::string_view name) { return sim::select_policies(compared_with(), name).front(); }
 
 /// What runs a policy on a cluster, whatever else it is told: no policy of the library but ours knows more.
 inline auto runs(sim::policy p) {

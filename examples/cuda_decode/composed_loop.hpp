@@ -84,7 +84,7 @@ class composed_loop final : public loop {
     if (held > taken || (held < taken && in_flight_.empty())) {
       return fmt::format("residents have {} blocks, {} are taken", held, taken);
     }
-    if (idle() && scheduler_.host_blocks_held().count() != 0) return "host blocks are held by nobody";
+    if (idle() && scheduler_.host_blocks_held().count() != 0) return "no request holds host blocks, and some are taken";
     return {};
   }
 

@@ -364,7 +364,7 @@ void add_load(CLI::App& app, arguments& a) {
   for (const composition& c : compositions()) names += fmt::format("\n{:<12} {}", c.name, c.summary);
   app.add_option("--policy", a.policies, names)->capture_default_str();
   app.add_option("--trace", a.trace, "a CSV of lengths, as replay reads it, with made-up tokens");
-  app.add_option("--load", a.load, "instead: so many made-up requests (default: 128; tiny: 16)");
+  app.add_option("--load", a.load, "instead: number of made-up requests (default: 128; tiny: 16)");
   app.add_option("--rate", a.rate, "mean arrivals per second (default: all at once, or as in the trace)");
   app.add_option("--quantum", a.quantum, "tokens between two turns")->capture_default_str();
   app.add_option("--demote-above", a.demote_above, "KV length above which PASCAL demotes reasoning")
@@ -392,7 +392,7 @@ int main(int argc, char** argv) {
     if (s == &runs || s == &validates) add_load(*s, a);
   }
   runs.add_option("--csv", a.csv, "write a row per policy and request");
-  runs.add_option("--time-scale", a.time_scale, "a second counts as so many")->capture_default_str();
+  runs.add_option("--time-scale", a.time_scale, "seconds that a second counts as")->capture_default_str();
   runs.add_option("--in-flight", a.in_flight, "2: plan and launch a step while another runs")->capture_default_str();
   runs.add_flag("--late-stops", a.late_stops,
                 "requests end as by a stop token: the scheduler is not told their lengths");

@@ -88,21 +88,22 @@ int main(int argc, char** argv) {
   app.add_option("--endpoints", file, "JSON file of the endpoints; read again when it changes")->required();
   app.add_option("--listen", serve.listen, "IP:PORT for gRPC; port 0: any that is free");
   app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names, ", ")));
-  app.add_option("--seed", choose.seed, "Of policies that draw: another one for each picker");
+  app.add_option("--seed", choose.seed, "For policies that draw: another one for each picker");
   const CLI::Option* expected_given = app.add_option(
       "--expected", choose.expected, "fill_to_level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
   app.add_option("--reasons", choose.reasons, "Whether requests that do not say so reason first");
   app.add_flag("--alone", choose.alone,
-               "Nobody else sends to these endpoints: loads are those of this picker's own book");
-  app.add_option("--bytes-per-token", choose.bytes_per_token, "Of prompts, until answers have said better");
+               "No other picker sends to these endpoints: loads are those of this picker's own book");
+  app.add_option("--bytes-per-token", choose.bytes_per_token,
+                 "Bytes of a prompt for each token, until answers have told");
   app.add_option("--block-size", block_size, "Tokens of a block in the book, whatever engines have");
-  app.add_option("--shed-kv", choose.shed_kv, "An endpoint with so much of its KV taken, from 0 to 1, is busy");
-  app.add_option("--shed-waiting", choose.shed_waiting, "An endpoint with so many requests in its queue is busy");
+  app.add_option("--shed-kv", choose.shed_kv, "Share of its KV, from 0 to 1, from which an endpoint is busy");
+  app.add_option("--shed-waiting", choose.shed_waiting, "Requests in its queue from which an endpoint is busy");
   app.add_option("--silence", silence, "Seconds without metrics after which others are preferred");
   app.add_option("--lease", lease,
-                 "Seconds after which a request that nobody names is given back; 0: by --answer-silence");
-  app.add_option("--metrics-path", scrape.path, "Of the engines");
+                 "Seconds without a message about a request after which it is given back; 0: by --answer-silence");
+  app.add_option("--metrics-path", scrape.path, "Path of the engines' metrics");
   app.add_option("--scrape-interval", interval, "Seconds between two looks at metrics");
   app.add_option("--scrape-patience", patience, "Seconds for an answer");
   app.add_option("--metrics-at-most", scrape.most, "Bytes of an answer");

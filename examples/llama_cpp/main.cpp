@@ -462,14 +462,14 @@ int main(int argc, char** argv) {
   app.add_option("--save-model", a.save_model, "keep the random model in this file");
   app.add_option("--prompts", a.prompts, "a file with a prompt a line; -: standard input")->capture_default_str();
   app.add_option("--trace", a.trace, "instead of prompts: a CSV of lengths, as replay reads it, with made-up tokens");
-  app.add_option("--load", a.load, "instead of prompts: so many made-up requests");
+  app.add_option("--load", a.load, "instead of prompts: number of made-up requests");
   app.add_option("--write-trace", a.write_trace, "write the made-up requests as a trace for replay");
   app.add_option("--rate", a.rate, "mean arrivals per second (default: all at once, or as in the trace)");
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
   app.add_option("--max-output", a.max_output, "most tokens that a prompt may generate")->capture_default_str();
   app.add_option("--end-of-reasoning", a.end_of_reasoning,
                  "the token that ends reasoning (default: </think>, if the model has it)");
-  app.add_option("--reasoning-budget", a.reasoning_budget, "end reasoning when it is that long; 0: never")
+  app.add_option("--reasoning-budget", a.reasoning_budget, "tokens after which reasoning is ended; 0: never")
       ->capture_default_str();
   app.add_option("--instances", a.instances, "contexts, each with a scheduler")->capture_default_str();
   app.add_option("--slots", a.slots, "sequences in an instance at once")->capture_default_str();
@@ -483,7 +483,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--temperature", a.temperature, "0: the most likely token; else drawn, by the seed and the place")
       ->capture_default_str();
-  app.add_option("--draft", a.draft, "guess up to so many tokens of each request from its own text, and verify them")
+  app.add_option("--draft", a.draft, "most tokens of each request to guess from its own text, and verify")
       ->capture_default_str();
   app.add_option("--kv", a.kv,
                  "unified: one pool for all; slots: a part for each, with results that do not depend on the batch")
@@ -499,7 +499,7 @@ int main(int argc, char** argv) {
   app.add_option("--tpot", a.tpot, "seconds in which a reader takes a token")->capture_default_str();
   app.add_option("--ttfat", a.ttfat, "seconds that a reader waits for the first answering token")
       ->capture_default_str();
-  app.add_option("--time-scale", a.time_scale, "a second counts as so many")->capture_default_str();
+  app.add_option("--time-scale", a.time_scale, "seconds that a second counts as")->capture_default_str();
   app.add_flag("--processor-time", a.processor_time,
                "count the processor time of this process, not wall time: to measure on a busy machine");
   app.add_flag("--show-reasoning", a.show_reasoning, "print reasoning too, as it comes");
@@ -508,10 +508,10 @@ int main(int argc, char** argv) {
   app.add_option("--csv", a.csv, "write a row per policy and request");
   app.add_option("--metrics", a.metrics,
                  "write what the schedulers have done to this file, each second, as Prometheus' text");
-  app.add_option("--soak", a.soak, "random load, hang-ups and malformed prompts for so many seconds per policy");
+  app.add_option("--soak", a.soak, "seconds per policy of random load, hang-ups and malformed prompts");
   CLI::Option* const measure =
       app.add_option("--measure", a.measure, "measure step times and write them as a profile for replay");
-  app.add_option("--measure-steps", a.measure_steps, "beside --measure: write the steps as CSV, for calibrate")
+  app.add_option("--measure-steps", a.measure_steps, "with --measure: write the steps as CSV, for calibrate")
       ->needs(measure);
   const CLI::Validator given{[](const std::string& value) { return std::string{value.empty() ? "needs a value" : ""}; },
                              ""};

@@ -94,7 +94,8 @@ template <class Scheduler>
       line("tessera_deadlines_missed_total", i, "what", deadlines[k], instances[i].counters.late[k]);
     }
   }
-  describe("tessera_held_up_total", "counter", "Steps in which somebody was the first who could not start, by why.");
+  describe("tessera_held_up_total", "counter",
+           "Steps with a request that could not start, by why the first of them could not.");
   for (std::size_t i = 0; i != instances.size(); ++i) {
     for (std::size_t k = 0; k != tessera::wait_reasons; ++k) {
       const std::uint64_t n = instances[i].counters.held_up[k];
@@ -104,7 +105,7 @@ template <class Scheduler>
     }
   }
 
-  metric("tessera_requests_waiting", "gauge", "Requests in line.", [](const snapshot& s) { return s.waiting; });
+  metric("tessera_requests_waiting", "gauge", "Requests in the queue.", [](const snapshot& s) { return s.waiting; });
   metric("tessera_requests_resident", "gauge", "Requests with KV on the device.",
          [](const snapshot& s) { return s.residents; });
   metric("tessera_kv_blocks", "gauge", "KV blocks on the device.", [](const snapshot& s) { return s.blocks; });

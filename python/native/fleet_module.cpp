@@ -96,7 +96,7 @@ NB_MODULE(_fleet, m) {
            nb::arg("prefill_budget") = 0.0, nb::arg("prefill_square") = 0.0, nb::arg("role") = "mixed",
            nb::arg("elastic") = false, "A replica comes: \"ok\", \"busy\" or \"refused\".")
       .def("drain", &book::drain, nb::arg("id"), "It takes no new requests. False if it is not there.")
-      .def("lost", &book::lost, nb::arg("id"), nb::arg("incarnation"), "Somebody could not reach it.")
+      .def("lost", &book::lost, nb::arg("id"), nb::arg("incarnation"), "A connection to the replica has failed.")
       .def("fence", &book::fence, nb::arg("id"), nb::arg("incarnation"),
            "It is dead for sure: (request, tokens, where it was going to) of all that it had; None if it is not there.")
       .def("asked", &book::asked, nb::arg("id"), "It is asked for a report now.")
@@ -104,7 +104,7 @@ NB_MODULE(_fleet, m) {
            nb::arg("now"), nb::arg("own") = nb::none(), nb::arg("free") = nb::none(), nb::arg("slo_met") = true,
            "A report has come: what became of it.")
       .def("set_range", &book::set_range, nb::arg("id"), nb::arg("first"), nb::arg("last"),
-           "It serves requests of at least so many blocks, and less than so many.")
+           "It serves requests of at least `first` blocks, and less than `last`.")
       .def("rank", &book::rank, nb::arg("prompt"), nb::arg("choices") = 1, nb::arg("cached") = nb::none(),
            nb::arg("prefix_key") = 0, nb::arg("only") = nb::none(), nb::arg("avoid") = nb::none(),
            "The replicas for a request, best first.")
@@ -117,35 +117,37 @@ NB_MODULE(_fleet, m) {
       .def("first_token", &book::first_token, nb::arg("request"), nb::arg("id"), nb::arg("now"),
            "It has its first token there.")
       .def("progress", &book::progress, nb::arg("request"), nb::arg("id"), nb::arg("generated"), nb::arg("now"),
-           "So many tokens have come from there in all.")
+           "`generated` tokens have come from there in all.")
       .def("cache_hit", &book::cache_hit, nb::arg("request"), nb::arg("id"), nb::arg("cached"), nb::arg("now"),
-           "The engine has found so many tokens of its prompt in the prefix cache.")
+           "The engine has found `cached` tokens of its prompt in the prefix cache.")
       .def("answers", &book::answers, nb::arg("request"), nb::arg("id"), nb::arg("now"), "Its reasoning has ended.")
       .def("release", &book::release, nb::arg("request"), nb::arg("id"), "It has ended there, however.")
       .def("moved", &book::moved, nb::arg("request"), nb::arg("to"), nb::arg("now"), "It goes on there.")
       .def("propose_moves", &book::propose_moves, nb::arg("now"),
-           "(request, from, to, tokens, blocks) of those that are to go on elsewhere.")
-      .def("propose_roles", &book::propose_roles, "(replica, from, to) of the one that is to change its role, or None.")
+           "(request, from, to, tokens, blocks) of requests that are to go on elsewhere.")
+      .def("propose_roles", &book::propose_roles,
+           "(replica, from, to) of the replica that is to change its role, or None.")
       .def("changed_role", &book::changed_role, nb::arg("id"), "It has the role that it was given.")
-      .def("expire", &book::expire, nb::arg("now"), "Gives back who was not named for a lease: (request, replica).")
+      .def("expire", &book::expire, nb::arg("now"),
+           "Gives back the reservations without a call for the length of a lease: (request, replica).")
       .def("expect", &book::expect, nb::arg("load"), "For fill_to_level: what other routers send meanwhile.")
       .def("contains", &book::contains, nb::arg("id"))
       .def("incarnation", &book::incarnation, nb::arg("id"))
       .def("silent", &book::silent, nb::arg("id"))
-      .def("shown", &book::shown, "Those that the policy chooses from.")
+      .def("shown", &book::shown, "The replicas that the policy chooses from.")
       .def("view", &book::view, nb::arg("id"), "A replica as the policy sees it.")
-      .def("own", &book::own, nb::arg("id"), "What of its load is this router's.")
-      .def("others", &book::others, nb::arg("id"), "What is others', as of its last report.")
+      .def("own", &book::own, nb::arg("id"), "The part of its load that this router has sent.")
+      .def("others", &book::others, nb::arg("id"), "The load that other routers have sent, as of its last report.")
       .def("reserved", &book::reserved, nb::arg("request"), nb::arg("id"))
       .def("__len__", &book::size)
       .def_prop_ro("moving", &book::moving, "Requests on their way.")
       .def_prop_ro("expired", &book::expired, "Reservations that ran out.")
-      .def_prop_ro("received", &book::received, "How many reports ended so.");
+      .def_prop_ro("received", &book::received, "Reports by what became of them.");
 
   nb::class_<stitched>(m, "Stitch", "One stream to a client from several engines.")
       .def(nb::init<>())
       .def("on", &stitched::on, nb::arg("at"), nb::arg("count"), "Tokens have come: (skip, take, whether a hole).")
-      .def("end", &stitched::end, nb::arg("length"), "The stream ends with so many. False if it cannot.")
+      .def("end", &stitched::end, nb::arg("length"), "The stream ends after `length` tokens. False if it cannot.")
       .def_prop_ro("delivered", &stitched::delivered)
       .def_prop_ro("ended", &stitched::ended);
 
@@ -179,5 +181,5 @@ NB_MODULE(_fleet, m) {
                             ts::tokens{length_of(block_size, "block_size", 1)});
       },
       nb::arg("exported"), nb::arg("length"), nb::arg("block_size"),
-      "Whether a target that goes on with so many tokens can take an export of so many blocks.");
+      "Whether a target that goes on with `length` tokens can take an export of `exported` blocks.");
 }

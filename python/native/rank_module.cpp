@@ -54,10 +54,12 @@ class prompt_text {
     words_.clear();
     const nb::object all = nb::steal(PySequence_Fast(prompt.ptr(), "a prompt is a str, or its token ids"));
     if (!all.is_valid()) throw nb::python_error{};
-    const Py_ssize_t n = PySequence_Fast_GET_SIZE(all.ptr());
+    const Py_ssize_t n = PySequence_Size(all.ptr());
     // What comes after that many bytes is not read.
     for (Py_ssize_t i = 0; i != n && words_.size() < rank::hashed_features::window; ++i) {
-      const nb::object index = nb::steal(PyNumber_Index(PySequence_Fast_GET_ITEM(all.ptr(), i)));
+      const nb::object item = nb::steal(PySequence_GetItem(all.ptr(), i));
+      if (!item.is_valid()) throw nb::python_error{};
+      const nb::object index = nb::steal(PyNumber_Index(item.ptr()));
       if (!index.is_valid()) throw nb::python_error{};
       const long long id = PyLong_AsLongLong(index.ptr());
       if (id == -1 && PyErr_Occurred() != nullptr) throw nb::python_error{};
@@ -253,20 +255,20 @@ NB_MODULE(_rank, m) {
       .def("to_bytes", &model::to_bytes, "As a file, which `rank` reads, too.")
       .def("score", &model::score, nb::arg("prompt"),
            "The score of a prompt, a str or its token ids; higher is longer.")
-      .def("scores", &model::scores, nb::arg("prompts"), "The scores of several.")
+      .def("scores", &model::scores, nb::arg("prompts"), "The scores of several prompts.")
       .def("tau_b", &model::tau_b, nb::arg("prompts"), nb::arg("lengths"),
            "Kendall's tau-b of the scores with these lengths, and its standard error.");
   nb::class_<calibrator>(m, "LengthCalibrator", "Scores as expected lengths, learned from the outputs that ended.")
       .def(nb::init<std::size_t, std::size_t>(), nb::arg("window") = 4096, nb::arg("groups") = 32)
       .def("observe", &calibrator::observe, nb::arg("score"), nb::arg("output"),
-           "An output of so many tokens has ended.")
+           "An output has ended after `output` tokens.")
       .def("fit", &calibrator::fit, "Learns from what was observed.")
       .def("__call__", &calibrator::expected, nb::arg("score"), "Expected tokens; 0 before the first fit.")
       .def("__len__", &calibrator::size);
   nb::class_<distribution>(m, "LengthDistribution", "How long an output will still be, given how long it is already.")
       .def(nb::init<std::size_t, std::size_t>(), nb::arg("window") = 4096, nb::arg("groups") = 8)
       .def("observe", &distribution::observe, nb::arg("score"), nb::arg("output"),
-           "An output of so many tokens has ended.")
+           "An output has ended after `output` tokens.")
       .def("fit", &distribution::fit, nb::arg("running") = std::vector<std::pair<float, std::int64_t>>{},
            "Learns from what was observed, and from (score, tokens so far) of the outputs that run.")
       .def("expected_rest", &distribution::expected_rest, nb::arg("score"), nb::arg("generated"),

@@ -128,7 +128,7 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
     for (const nb::handle pair : nb::list(runs[i])) {
       const auto [id, length] = nb::cast<std::pair<std::uint64_t, std::int64_t>>(pair);
       if (length < 1 || length > sim::max_trace_tokens || id >> 63U != 0) {
-        throw sim::usage_error{fmt::format("runs[{}] must be pairs of a number below 2^63 and so many tokens", i)};
+        throw sim::usage_error{fmt::format("runs[{}] must be pairs of a number below 2^63 and a number of tokens", i)};
       }
       r.runs.push_back({id, length});
     }

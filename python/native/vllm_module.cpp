@@ -27,19 +27,21 @@ NB_MODULE(_vllm, m) {
       .def("cancel", &core::cancel, nb::arg("slot"), "A request ends, whatever it does.")
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
-      .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of those who have some.")
+      .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of their requests.")
       .def("to_zero", &core::to_zero, "Blocks that the runner makes zero before the latest step.")
       .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
            "Drafts for the next step, where they are known before it is planned.")
       .def("load", &core::load, nb::arg("slot"), nb::arg("tokens"), "KV of its first tokens comes from another engine.")
-      .def("loads", &core::loads, "Whose KV is on its way by the latest plan: (request, block ids, of these here).")
-      .def("arrived", &core::arrived, nb::arg("slot"), nb::arg("tokens"), "So much of it has come, and no more will.")
+      .def("loads", &core::loads,
+           "KV that is on its way by the latest plan: (request, block ids, number of them that are here).")
+      .def("arrived", &core::arrived, nb::arg("slot"), nb::arg("tokens"),
+           "KV of its first `tokens` tokens has come, and no more will.")
       .def("drain", &core::drain, nb::arg("slot"), "It has ended, and its blocks stay held: by this ticket, or not.")
       .def("drained", &core::drained, nb::arg("ticket"), "They can be given to others.")
-      .def("let_go", &core::let_go, nb::arg("slot"), "It has ended, and nobody wants its KV.")
-      .def("draining", &core::draining, "Requests that have ended and whose blocks are held.")
-      .def("loading", &core::loading, "Requests whose KV is on its way, or has come and waits for a place.")
-      .def("coming", &core::coming, "Those of them that have not ended.")
+      .def("let_go", &core::let_go, nb::arg("slot"), "It has ended, and its KV is not wanted.")
+      .def("draining", &core::draining, "Requests that have ended and hold blocks.")
+      .def("loading", &core::loading, "Requests with KV that is on its way, or has come and waits for a place.")
+      .def("coming", &core::coming, "Requests of `loading` that have not ended.")
       .def("events", &core::events, "What the prefix cache has learnt and forgotten.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),

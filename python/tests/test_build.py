@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What a build says that lacks something."""
+"""What a build says that lacks something, and what the native modules use of Python."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -30,3 +31,13 @@ def test_without_a_compiler_it_names_what_to_install(tmp_path: Path) -> None:
     said = " ".join(ran.stderr.split())
     assert "No C++ compiler was found" in said
     assert "script/bootstrap --minimal" in said and "apt-get install g++" in said
+
+
+def test_native_modules_keep_to_the_stable_abi() -> None:
+    """From Python 3.12 on they are compiled with it. Before, no compiler says what is not in it."""
+    outside = re.compile(r"\bPy[A-Z]\w*_(?:GET|SET)_(?:ITEM|SIZE)\b|->tp_\w+")
+    for path in sorted((sources / "native").rglob("*.?pp")):
+        text = path.read_text()
+        # What is compiled only without it.
+        text = re.sub(r"#if !defined\(Py_LIMITED_API\).*?#endif", "", text, flags=re.DOTALL)
+        assert not (found := outside.findall(text)), f"{path.name} uses {found}"

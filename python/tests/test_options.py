@@ -34,10 +34,6 @@ def test_numbers_are_taken_as_they_are_meant() -> None:
     assert Options.parse({"policy": "pars", "threshold": math.inf}).parameters["threshold"] == math.inf
 
 
-def test_a_policy_is_known_by_its_former_name() -> None:
-    assert Options.parse({"policy": "improved", "pace": 0.2}) == Options.parse({"policy": "due_first", "pace": 0.2})
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -22,7 +22,7 @@ def test_lists() -> None:
     names = [p.name for p in sim.policies()]
     assert {"fcfs", "pascal", "pars", "due-first", "cascade", "phasor"} <= set(names)
     assert all(p.summary for p in sim.policies())
-    assert {p.name for p in sim.policies() if p.needs_scores} == {"pars", "pars-unboosted", "pars-smooth"}
+    assert {p.name for p in sim.policies() if p.needs_scores} == {"pars"}
     assert "alpaca-chat" in [w.name for w in sim.workloads()] and all(w.rate > 0 for w in sim.workloads())
     assert "h100-96gb-qwen-32b" in sim.profiles()
     assert sim.profile("h200-llama-3.1-8b")["name"] == "h200-llama-3.1-8b"

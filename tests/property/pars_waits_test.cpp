@@ -175,7 +175,7 @@ TEST_CASE("pars: with the threshold at zero it is first come, first served; with
     CHECK(same(records(fcfs_), records(aged)));
     const auto all = sim::published_policies();
     const auto oracle = sim::select_policies(all, "sjf").front();
-    const auto scored = sim::select_policies(all, "pars-unboosted").front();
+    const auto scored = sim::select_policies(all, "pars:threshold=inf").front();
     for (trace_row& r : rows) r.score = static_cast<float>(r.output_tokens);
     CHECK(same(records(oracle), records(scored)));
     CHECK(!same(records(fcfs_), records(oracle)));

@@ -135,8 +135,8 @@ TEST_CASE("scores, and that none waits for ever, are told", "[sim]") {
                                             "2.5-3 0 waits", "3 0 starts", "3-3.5 0 computes", "3.5 0 first token",
                                             "3.5-4 0 generates", "4 0 ended"});
   CHECK(t.says(2, "score 9: the smallest goes first; from 2.100 s on it goes ahead of all that came later"));
-  CHECK(t.says(3, "4 before it in line: request 2 is first (score 1): the batch is full; its own place: score 9"));
-  CHECK(t.says(4, "first in line (ahead of those with scores, because it came more than 2 s ago)"));
+  CHECK(t.says(3, "4 before it in the queue: request 2 is first (score 1): the batch is full; its own place: score 9"));
+  CHECK(t.says(4, "first in the queue (ahead of requests with scores, because it came more than 2 s ago)"));
 }
 
 TEST_CASE("an auction is told: which asked, which bid, which won", "[sim]") {
@@ -181,8 +181,8 @@ TEST_CASE("due times and headroom are told", "[sim]") {
                                             "4-5.75 0 generates", "5.75 0 ended"});
   CHECK(t.says(1, "8 tokens are expected of it"));
   CHECK(t.says(2, "8 tokens are expected of it, by the lengths of earlier requests: at 0.1 s each"));
-  CHECK(t.says(3, "request 2 is first (nobody reads it yet, due at 0.402 s"));
-  CHECK(t.says(3, "its own place: nobody reads it yet, due at 0.801 s"));
+  CHECK(t.says(3, "request 2 is first (nothing is read yet, due at 0.402 s"));
+  CHECK(t.says(3, "its own place: nothing is read yet, due at 0.801 s"));
   CHECK(t.says(4, "first in line"));
 }
 
@@ -317,7 +317,7 @@ TEST_CASE("a request without an instance for ever is told so, and not that it is
     REQUIRE(!events.empty());
     CHECK(heard.count(one.id, event_kind::refused) == 0);
     CHECK(events.back().what == event_kind::waits);
-    CHECK(events.back().why.find("dead for ever") != std::string::npos);
+    CHECK(events.back().why.find("died for good") != std::string::npos);
   }
 }
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,7 +44,7 @@ std::string refusal(std::string_view names) {
 TEST_CASE("policies: the published ones have names, summaries and no namesake") {
   const auto all = sim::published_policies();
   const auto names = names_of(all);
-  for (const char* needed : {"fcfs", "rr", "pascal", "pascal-nonadaptive", "pascal-nomigration", "pars", "sjf"}) {
+  for (const char* needed : {"fcfs", "rr", "pascal", "pars", "sjf"}) {
     CHECK(std::count(names.begin(), names.end(), needed) == 1);
   }
   for (const policy& p : all) {
@@ -60,9 +59,7 @@ TEST_CASE("policies: the published ones have names, summaries and no namesake") 
 TEST_CASE("policies: a list selects by name, in its order") {
   const auto all = sim::published_policies();
   CHECK(names_of(sim::select_policies(all, "rr,fcfs")) == std::vector<std::string>{"rr", "fcfs"});
-  // A policy that has a new name is found by its old one.
-  CHECK(names_of(sim::select_policies(all, "improved")) == std::vector<std::string>{"due-first"});
-  CHECK(refusal("improved,due-first") == "the policy 'due-first' is named twice");
+  CHECK(refusal("due-first,due-first") == "the policy 'due-first' is named twice");
   CHECK(names_of(sim::select_policies(all, "pascal")) == std::vector<std::string>{"pascal"});
   std::string everything;
   for (const policy& p : all) everything += (everything.empty() ? "" : ",") + p.name;
@@ -72,11 +69,11 @@ TEST_CASE("policies: a list selects by name, in its order") {
 TEST_CASE("policies: parameters are set behind a name, and are a part of it") {
   const auto all = sim::published_policies();
   const auto chosen =
-      sim::select_policies(all, "due-first,due-first:pace=0.05,improved:pace=2e-1:programs=0.03,pars:threshold=inf");
+      sim::select_policies(all, "due-first,due-first:pace=0.05,due-first:pace=2e-1:programs=0.03,pars:threshold=inf");
   CHECK(names_of(chosen) == std::vector<std::string>{"due-first", "due-first:pace=0.05",
                                                      "due-first:pace=2e-1:programs=0.03", "pars:threshold=inf"});
   CHECK(chosen.back().needs_scores);
-  CHECK(refusal("due-first:pace=1,improved:pace=1") == "the policy 'due-first:pace=1' is named twice");
+  CHECK(refusal("due-first:pace=1,due-first:pace=1") == "the policy 'due-first:pace=1' is named twice");
   CHECK(refusal("fcfs:pace=1") == "the policy fcfs has no parameters, but 'pace=1' is to be set");
   CHECK(refusal("due-first:") == "due-first: expected PARAMETER=VALUE, not ''");
   CHECK(refusal("due-first:pace") == "due-first: expected PARAMETER=VALUE, not 'pace'");
@@ -130,8 +127,7 @@ TEST_CASE("policies: a threshold of pars by name") {
     return sim::format_csv(r);
   };
   CHECK(by_name("pars:threshold=120") == by_name("pars"));
-  CHECK(by_name("pars:threshold=inf") == by_name("pars-unboosted"));
-  CHECK(by_name("pars:threshold=0") != by_name("pars-unboosted"));
+  CHECK(by_name("pars:threshold=0") != by_name("pars:threshold=inf"));
 }
 
 TEST_CASE("policies: what is not there is refused, with what there is") {
@@ -221,35 +217,18 @@ TEST_CASE("policies: an order that is composed by hand does what the published p
     CHECK(r.numbers.migrations == 0);
   }
   for (const auto& [order, same] :
-       {std::pair{"fcfs", "fcfs"}, std::pair{"round-robin", "rr"}, std::pair{"ranked", "pars-unboosted"},
+       {std::pair{"fcfs", "fcfs"}, std::pair{"round-robin", "rr"}, std::pair{"ranked", "pars:threshold=inf"},
         std::pair{"shortest-rest", "trail"}, std::pair{"least-attained-service", "autellix"},
         std::pair{"least-slack", "slack"}}) {
     CAPTURE(order);
     const bool equal = without_name(run(orders, order), order) == without_name(run(published, same), same);
     CHECK(equal);
   }
-  // On one placement and without migration, PASCAL is its order.
   options.placement = sim::find_placement("pascal");
-  const std::string two_phase = without_name(run(orders, "two-phase"), "two-phase");
-  CHECK((two_phase == without_name(run(published, "pascal-nomigration"), "pascal-nomigration")));
-  CHECK((two_phase != without_name(run(published, "fcfs"), "fcfs")));
+  CHECK((without_name(run(orders, "two-phase"), "two-phase") != without_name(run(published, "fcfs"), "fcfs")));
 }
 
-TEST_CASE("policies: scores become ranks") {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<sim::trace_row> rows(5);
-  const float scores[] = {7, nan, -3, 7, 1e9F};
-  for (std::size_t i = 0; i != rows.size(); ++i) rows[i].score = scores[i];
-  sim::rank_scores(rows);
-  CHECK(rows[0].score == 0.5F);  // one of four is smaller, two are equal
-  CHECK(rows[1].score != rows[1].score);
-  CHECK(rows[2].score == 0.125F);
-  CHECK(rows[3].score == 0.5F);
-  CHECK(rows[4].score == 0.875F);
-  sim::rank_scores(std::span{rows}.first(0));
-}
-
-TEST_CASE("policies: PARS boosts requests that have waited, serves the short ones first for ever, or ages smoothly") {
+TEST_CASE("policies: PARS boosts requests that have waited, or serves the short ones first for ever") {
   // One at a time. A long one waits while short ones keep coming.
   std::vector<sim::trace_row> rows{row(0, 20, 0, 300)};
   for (int i = 0; i < 400; ++i) rows.push_back(row(0.5 + 2.0 * i, 20, 0, 90));
@@ -265,12 +244,10 @@ TEST_CASE("policies: PARS boosts requests that have waited, serves the short one
     return r.requests[1].first_scheduled - r.requests[1].arrival;
   };
   const double boosted = waited("pars");
-  const double never = waited("pars-unboosted");
-  const double smooth = waited("pars-smooth");
-  CAPTURE(boosted, never, smooth);
+  const double never = waited("pars:threshold=inf");
+  CAPTURE(boosted, never);
   CHECK(boosted > 119);
-  CHECK(smooth > boosted);
-  CHECK(never > smooth);
+  CHECK(never > boosted);
   CHECK(waited("sjf") == never);
 }
 
@@ -435,20 +412,6 @@ TEST_CASE("policies: a budget for each step holds where a fixed one does not") {
   };
   CHECK(longest("sarathi-adaptive") < 0.053);
   CHECK(longest("sarathi") > longest("sarathi-adaptive"));
-}
-
-TEST_CASE("policies: the oracle never waits for memory, whatever there is") {
-  std::vector<sim::trace_row> rows;
-  for (int i = 0; i < 40; ++i) rows.push_back(row(i * 0.1, 20 + i, 30, 30));
-  const auto run = [&](const char* name, std::size_t blocks) {
-    const auto options = toy_cluster(1, blocks, sim::profiles().front());
-    return sim::select_policies(sim::published_policies(), name).front().run(options, rows, [](std::size_t) {});
-  };
-  const sim::run_result tight = run("oracle", 20);
-  CHECK(tight.numbers.completed == rows.size());
-  CHECK(tight.numbers.preemptions == 0);
-  CHECK(run("fcfs", 20).numbers.e2e.mean > 1.5 * tight.numbers.e2e.mean);
-  CHECK(sim::format_csv(tight) == sim::format_csv(run("oracle", 100'000)));
 }
 
 TEST_CASE("policies: those with pools divide the instances as they are told") {

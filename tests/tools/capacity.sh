@@ -88,7 +88,7 @@ done
 printf 'arrival_s,prompt_tokens,output_tokens\n0,100,5\n1e8,100,5\n5e8,100,5\n' > long.csv
 code=0; "$capacity" --trace long.csv --find rate --instances 1 --slo ttft_p99=0.00001 --policy fcfs > long.txt 2> long.err || code=$?
 [[ $code -eq 1 ]] || fail "exit code $code: $(cat long.err)"
-grep -q '^fcfs: none of those tried meets the objectives; with ' long.txt || fail "a long time line: $(cat long.txt)"
+grep -q '^fcfs: no tried value meets the objectives; with ' long.txt || fail "a long time line: $(cat long.txt)"
 "$capacity" --trace $'caf\xe9.csv' "${slo[@]}" > /dev/null 2>&1 && fail "no such trace"
 printf 'arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,10,5\n' > $'caf\xe9.csv'
 "$capacity" --trace $'caf\xe9.csv' "${slo[@]}" --policy fcfs --json odd.json > /dev/null || fail "a name that is no UTF-8"

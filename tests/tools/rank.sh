@@ -146,8 +146,8 @@ for i in range(256):
 struct.pack_into("<Q", data, 56, ~crc(data[64:], crc(data[:56], 2**64 - 1)) & (2**64 - 1))
 open("huge.rank", "wb").write(data)
 P
-refused 'a model whose scores are numbers' score --data new.jsonl --model huge.rank
-refused 'a model whose scores are numbers' eval --data fresh.jsonl --model huge.rank
+refused 'a model with scores that are numbers' score --data new.jsonl --model huge.rank
+refused 'a model with scores that are numbers' eval --data fresh.jsonl --model huge.rank
 if [[ -e /dev/full ]]; then
   code=0
   "$TESSERA_RANK" score --data new.jsonl --model a.rank >/dev/full 2>refused.err || code=$?

@@ -152,7 +152,7 @@ inline std::string describe_answers(const question& q, const std::vector<answer>
     if (!x.done) continue;
     const auto& [best, beyond, runs] = x.found;
     if (!best) {
-      out += fmt::format("{}: none of those tried meets the objectives; with {}, {}\n", x.policy->name,
+      out += fmt::format("{}: no tried value meets the objectives; with {}, {}\n", x.policy->name,
                          beyond ? q.name_of(*beyond) : "none", beyond ? sim::describe_failure(beyond->numbers) : "");
       continue;
     }

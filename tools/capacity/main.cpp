@@ -251,14 +251,13 @@ int main(int argc, char** argv) {
   app.add_option("--find", a.find, "instances: the fewest for the workload's rate; rate: the highest for --instances")
       ->check(CLI::IsMember({"instances", "rate"}))
       ->capture_default_str();
-  app.add_option("--instances-max", a.instances_max, "look no further than that")->capture_default_str();
+  app.add_option("--instances-max", a.instances_max, "the most instances to try")->capture_default_str();
   app.add_option("--instances", a.instances, "engine instances, for --find rate");
   app.add_option("--price-per-hour", a.price, "of one instance, in any money: what a million tokens cost");
-  app.add_option("--price-per-gpu-hour", a.price_per_gpu,
-                 "the same of one device, of which an instance may have several");
+  app.add_option("--price-per-gpu-hour", a.price_per_gpu, "the same for one device; an instance may have several");
   replay::add_instance_options(app, a.setting);
   replay::add_fault_options(app, a.setting);
-  app.add_option("--seeds", a.seeds, "of this seed and those after it all runs must meet the objectives")
+  app.add_option("--seeds", a.seeds, "number of runs, of this seed and the next ones; all must meet the objectives")
       ->capture_default_str();
   app.add_option("--jobs", a.jobs, "policies at a time (default: one per core)");
   app.add_option("--json", a.json, "write what was found for each policy; - is standard output");

@@ -540,7 +540,8 @@ inline int main(int argc, char** argv) {
       "--in-flight", a.in_flight,
       "requests in flight that the sample stands for (default: all of it; with --trace: as many as replay has)");
   app.add_flag("--compare", a.compare, "all methods side by side");
-  CLI::Option* const json = app.add_option("--json", a.json, "JSON instead of the table, or into a file beside it");
+  CLI::Option* const json =
+      app.add_option("--json", a.json, "JSON instead of the table, or into a file in addition to it");
   json->expected(0, 1);
   CLI::Option* const plot =
       app.add_option("--plot", a.plot, "picture FILE.svg or FILE.png, or a folder for it (needs gnuplot)");

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   training(eval);
   eval.add_option("--model", a.model, "the model to evaluate");
   CLI::Option* const folds = eval.add_option(
-      "--folds", a.folds, "instead of --model: train on all but one of so many parts, test on that one, in turn");
+      "--folds", a.folds, "instead of --model: number of parts; train on all but one, test on it, for each part");
   for (const char* of_training : {"--loss", "--delta", "--margin", "--hidden", "--bits", "--seed"}) {
     eval.get_option(of_training)->needs(folds);
   }

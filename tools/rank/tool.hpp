@@ -164,7 +164,7 @@ inline std::vector<float> scores_of(const any_model& m, const rank::dataset& dat
 /// Finite weights may still add up to a value that cannot be compared. @throws sim::input_error
 inline void require_number(const arguments& a, float score) {
   if (!std::isfinite(score))
-    throw sim::input_error{a.model, {}, "a model whose scores are numbers", fmt::format("a score of {}", score)};
+    throw sim::input_error{a.model, {}, "a model with scores that are numbers", fmt::format("a score of {}", score)};
 }
 
 /// Reads a model file, and finds the features that it was trained on among those that the arguments allow.

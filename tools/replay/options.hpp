@@ -60,7 +60,7 @@ inline void add_load_options(CLI::App& app, sim::setting& a) {
   app.add_option("--rate", a.rate, "mean arrivals per second");
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--requests", a.requests,
-                 fmt::format("only so many (a built-in workload: {}, a trace: all)", sim::default_requests));
+                 fmt::format("number of requests (a built-in workload: {}, a trace: all)", sim::default_requests));
   app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
   app.add_option("--hash-tokens", a.hash_tokens,
                  "tokens of the prompt that each of a trace's hash_ids stands for; without: 512, "
@@ -71,9 +71,8 @@ inline void add_load_options(CLI::App& app, sim::setting& a) {
       "--slo", a.slo,
       "objectives in seconds, as ttft_p99=2,tpot_p99=0.05 (also first_token, e2e, normalized_latency): goodput, "
       "which policies meet them, and what policies that plan for promises are told");
-  app.add_option("--warmup", a.warmup, "leave out the requests of so many seconds at the beginning")
-      ->capture_default_str();
-  app.add_option("--drain", a.drain, "leave out those of so many seconds before the last arrival")
+  app.add_option("--warmup", a.warmup, "seconds at the beginning; their requests are left out")->capture_default_str();
+  app.add_option("--drain", a.drain, "seconds before the last arrival; their requests are left out")
       ->capture_default_str();
 }
 
@@ -86,8 +85,8 @@ inline void add_instance_options(CLI::App& app, sim::setting& a) {
   for (const sim::named_placement& p : sim::placements()) places += fmt::format("\n{:<14} {}", p.name, p.summary);
   app.add_option("--placement", a.placement, places);
   app.add_option("--routers", a.routers,
-                 "so many routers, in turn, know only what they sent and what instances report; without it, "
-                 "one knows all at any moment");
+                 "number of routers, round-robin, that know what they sent and what instances report; without "
+                 "it, one router knows all at any moment");
   app.add_option("--report-interval", a.report_interval, "seconds between two reports of an instance, with --routers")
       ->capture_default_str();
   app.add_option("--action-delay", a.action_delay,

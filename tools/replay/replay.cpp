@@ -211,7 +211,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies, 
     if (!p.parameters.empty()) names += fmt::format(" [{}]", sim::list_parameters(p));
   }
   const CLI::Option* policies_given = app.add_option("--policy", a.policies, names)->capture_default_str();
-  std::string order_names = "composed by hand, with --placement; alone, or beside --policy:";
+  std::string order_names = "composed by hand, with --placement; alone, or together with --policy:";
   for (const sim::policy& p : orders) order_names += fmt::format("\n{:<22} {}", p.name, p.summary);
   if (!orders.empty()) app.add_option("--order", a.orders, order_names);
   add_load_options(app, a.setting);
@@ -229,7 +229,7 @@ int sim::run_replay(int argc, char** argv, const std::vector<policy>& policies, 
   add_instance_options(app, a.setting);
   app.add_flag("--list-profiles", a.list_profiles, "print the built-in profiles, and where their numbers are from");
   app.add_option("--print-profile", a.print_profile, "print this profile as JSON: a start for one's own");
-  app.add_option("--seeds", a.seeds, "so many runs, of this seed and those after it: means and 95 % intervals")
+  app.add_option("--seeds", a.seeds, "number of runs, of this seed and the next ones: means and 95 % intervals")
       ->capture_default_str();
   app.add_option("--jobs", a.jobs, "runs at a time (default: one per core)");
   add_fault_options(app, a.setting);

@@ -146,7 +146,7 @@ nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
     for (std::size_t more = tables_[t]; more != 1; --more) {
       ids = stolen(PySequence_InPlaceConcat(ids.ptr(), ids_of_next().ptr()));
     }
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(t), ids.release().ptr());
+    NB_TUPLE_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(t), ids.release().ptr());
   }
   return tuple;
 }
@@ -217,7 +217,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   const auto prompt = get<std::int64_t>(description, "prompt");
   nb::object everything = description["all_token_ids"];
   nb::object output = description["output_token_ids"];
-  if (!PyList_Check(everything.ptr()) || !PyList_Check(output.ptr()) || PyList_GET_SIZE(everything.ptr()) < prompt) {
+  if (!PyList_Check(everything.ptr()) || !PyList_Check(output.ptr()) || NB_LIST_GET_SIZE(everything.ptr()) < prompt) {
     throw nb::value_error("all_token_ids and output_token_ids must be lists, and the first hold the prompt");
   }
   // The longest output that the blocks allow: a request that asks for more may end before.
@@ -266,7 +266,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
     r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
     const std::size_t named = static_cast<std::size_t>(settings_.limits.block_size.count()) + hash_lookahead_;
     for (std::int64_t i = 0; i != prompt; ++i) {
-      r.recent.push_back(static_cast<std::int32_t>(value_of(PyList_GET_ITEM(everything.ptr(), i))));
+      r.recent.push_back(static_cast<std::int32_t>(value_of(NB_LIST_GET_ITEM(everything.ptr(), i))));
       if (r.recent.size() != named) continue;
       close_block(r);
       r.recent.erase(r.recent.begin(), r.recent.end() - static_cast<std::ptrdiff_t>(hash_lookahead_));
@@ -323,7 +323,7 @@ nb::object core::drain(std::uint32_t slot) {
 }
 
 void core::drained(std::uint64_t ticket) {
-  if (planner_->drained(ticket) != ts::status::ok) throw std::runtime_error("nobody holds blocks by this ticket");
+  if (planner_->drained(ticket) != ts::status::ok) throw std::runtime_error("no blocks are held by this ticket");
 }
 
 void core::let_go(std::uint32_t slot) {
@@ -372,7 +372,7 @@ void core::note_events() {
 request& core::filler_of(const told_events::block& b) {
   const auto first = filled_by_.lower_bound({b.hash, 0});
   if (first == filled_by_.end() || first->first != b.hash) {
-    throw std::runtime_error("a block is cached that nobody has filled");
+    throw std::runtime_error("no request has filled a cached block");
   }
   request* ended = nullptr;
   for (auto it = first; it != filled_by_.end() && it->first == b.hash; ++it) {

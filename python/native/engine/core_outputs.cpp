@@ -34,20 +34,20 @@ void core::hand_out_drafts(request& r, const ts::scheduled<request>& e) {
 
 void core::take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses) {
   if (!PyDict_Check(slot_of.ptr()) || !PyList_Check(req_ids.ptr()) || !PyList_Check(guesses.ptr()) ||
-      PyList_GET_SIZE(req_ids.ptr()) != PyList_GET_SIZE(guesses.ptr())) {
+      NB_LIST_GET_SIZE(req_ids.ptr()) != NB_LIST_GET_SIZE(guesses.ptr())) {
     throw nb::type_error("drafts are lists of ids and of lists of tokens");
   }
   if (!drafts_are_known_) return;
-  for (Py_ssize_t i = 0; i != PyList_GET_SIZE(req_ids.ptr()); ++i) {
-    PyObject* slot = PyDict_GetItemWithError(slot_of.ptr(), PyList_GET_ITEM(req_ids.ptr(), i));
-    PyObject* mine = PyList_GET_ITEM(guesses.ptr(), i);
+  for (Py_ssize_t i = 0; i != NB_LIST_GET_SIZE(req_ids.ptr()); ++i) {
+    PyObject* slot = PyDict_GetItemWithError(slot_of.ptr(), NB_LIST_GET_ITEM(req_ids.ptr(), i));
+    PyObject* mine = NB_LIST_GET_ITEM(guesses.ptr(), i);
     if (slot == nullptr || !PyList_Check(mine)) continue;  // it has ended
     request& r = at(static_cast<std::uint32_t>(value_of(slot)));
     forget_drafts(r);
     const auto& s = r.state();
     const bool decodes = s.life == ts::lifecycle::resident || s.life == ts::lifecycle::suspended;
     if (!decodes || s.length - s.computed != ts::tokens{1}) continue;
-    r.drafts = ts::tokens{PyList_GET_SIZE(mine)};
+    r.drafts = ts::tokens{NB_LIST_GET_SIZE(mine)};
     r.guesses = nb::borrow(mine).release().ptr();
   }
 }
@@ -55,21 +55,21 @@ void core::take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesse
 /// The tokens that the runner has returned for a request of the step, which samples. Throws if they are none.
 PyObject* core::answer_of(request& r, const ts::scheduled<request>& e, nb::handle index_of, nb::handle req_ids,
                           nb::handle sampled) {
-  const Py_ssize_t answers = PyList_GET_SIZE(sampled.ptr());
-  if (r.place >= PyList_GET_SIZE(req_ids.ptr()) || PyList_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
+  const Py_ssize_t answers = NB_LIST_GET_SIZE(sampled.ptr());
+  if (r.place >= NB_LIST_GET_SIZE(req_ids.ptr()) || NB_LIST_GET_ITEM(req_ids.ptr(), r.place) != r.id) {
     PyObject* place = PyDict_GetItemWithError(index_of.ptr(), r.id);
     if (place == nullptr) throw std::runtime_error("the runner's output lacks it");
     const std::int64_t at = value_of(place);
     r.place = 0 <= at && at < answers ? static_cast<std::int32_t>(at) : std::numeric_limits<std::int32_t>::max();
   }
-  PyObject* got = r.place < answers ? PyList_GET_ITEM(sampled.ptr(), r.place) : nullptr;
+  PyObject* got = r.place < answers ? NB_LIST_GET_ITEM(sampled.ptr(), r.place) : nullptr;
   if (got == nullptr || !PyList_Check(got))
     throw std::runtime_error("the runner's output has no list of tokens for it");
-  const Py_ssize_t n = PyList_GET_SIZE(got);
+  const Py_ssize_t n = NB_LIST_GET_SIZE(got);
   if (n < 1) throw std::runtime_error("the runner returned no token for it");
   if (n > 1 + e.lookahead.count()) throw std::runtime_error("the runner returned more tokens than it was asked for");
   for (Py_ssize_t i = 0; i != n; ++i) {
-    const std::int64_t token = value_of(PyList_GET_ITEM(got, i));
+    const std::int64_t token = value_of(NB_LIST_GET_ITEM(got, i));
     if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
       throw std::runtime_error("the runner returned " + std::to_string(token) + ", which is no token");
     }
@@ -80,10 +80,10 @@ PyObject* core::answer_of(request& r, const ts::scheduled<request>& e, nb::handl
 /// Takes tokens of a request in, and makes the output that reports them. What comes after its end is cut off.
 nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome& o) {
   ending end = ending::none;
-  const Py_ssize_t n = PyList_GET_SIZE(got);
+  const Py_ssize_t n = NB_LIST_GET_SIZE(got);
   Py_ssize_t taken = 0;
   while (taken != n && end == ending::none) {
-    const std::int64_t token = value_of(PyList_GET_ITEM(got, taken++));
+    const std::int64_t token = value_of(NB_LIST_GET_ITEM(got, taken++));
     ++r.known;
     r.recent.push_back(static_cast<std::int32_t>(token));
     if (r.watched) write_tokens(r);
@@ -111,8 +111,8 @@ nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome&
   } else {
     set(r.object, names().status, end == ending::length ? words_.status_length : words_.status_stopped);
     if (end == ending::stop_token) {
-      set(r.object, names().stop_reason, PyList_GET_ITEM(got, taken - 1));
-      set(output.ptr(), names().stop_reason, PyList_GET_ITEM(got, taken - 1));
+      set(r.object, names().stop_reason, NB_LIST_GET_ITEM(got, taken - 1));
+      set(output.ptr(), names().stop_reason, NB_LIST_GET_ITEM(got, taken - 1));
     }
   }
   return output;

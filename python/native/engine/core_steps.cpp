@@ -109,10 +109,10 @@ nb::tuple core::hand_out_same() {
   for (Py_ssize_t i = 0; i != n; ++i) {
     const ts::scheduled<request>& e = plan_.decode[static_cast<std::size_t>(i)];
     request& r = *e.request;
-    PyList_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
+    NB_LIST_SET_ITEM(blocks.ptr(), i, ids_of(e, false).release().ptr());
     note_zeroed(e, false);
-    PyList_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
-    PyList_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
+    NB_LIST_SET_ITEM(computed.ptr(), i, number(e.first.count()).release().ptr());
+    NB_LIST_SET_ITEM(outputs.ptr(), i, number(expected_of(r)).release().ptr());
     r.last_step = step_;
   }
   return hand_out({}, stolen(PySet_New(nullptr)), stolen(PyDict_New()), std::move(blocks), std::move(computed),
@@ -122,7 +122,7 @@ nb::tuple core::hand_out_same() {
 /// Makes the latest step's dict and list of ids this step's, if the requests that go on do so in the same order. It
 /// takes out those that have left. The rest of the batch is the beginning of the plan. False: they are to be made anew.
 bool core::carry_over() {
-  if (batch_.empty() || PyDict_GET_SIZE(counts_.ptr()) != static_cast<Py_ssize_t>(batch_.size())) return false;
+  if (batch_.empty() || NB_DICT_GET_SIZE(counts_.ptr()) != static_cast<Py_ssize_t>(batch_.size())) return false;
   const std::size_t most_gone = 8 + batch_.size() / 16;
   gone_.clear();
   std::size_t at = 0;
@@ -147,7 +147,7 @@ bool core::carry_over() {
 
   // An owner that still has the objects of the latest step keeps them as they are.
   if (Py_REFCNT(counts_.ptr()) != 1) counts_ = stolen(PyDict_Copy(counts_.ptr()));
-  if (Py_REFCNT(ids_.ptr()) != 1) ids_ = stolen(PyList_GetSlice(ids_.ptr(), 0, PyList_GET_SIZE(ids_.ptr())));
+  if (Py_REFCNT(ids_.ptr()) != 1) ids_ = stolen(PyList_GetSlice(ids_.ptr(), 0, NB_LIST_GET_SIZE(ids_.ptr())));
   std::for_each(gone_.rbegin(), gone_.rend(), [this](std::size_t i) {
     const auto place = static_cast<Py_ssize_t>(i);
     if (PyDict_DelItem(counts_.ptr(), batch_[i].id.ptr()) != 0) throw nb::python_error();
@@ -224,14 +224,14 @@ nb::tuple core::hand_out_anew() {
       nb::object mine = ids_of(e, comes);
       if (!m.listed) append(ids_, nb::handle(r.id));
       m.listed = true;
-      PyList_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
-      PyList_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
-      PyList_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
+      NB_LIST_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
+      NB_LIST_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
+      NB_LIST_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
       ++at;
       if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
         // A request that was not in the step before is not in the runner's batch any more.
         write_tokens(r);
-        nb::object copy = stolen(PyList_GetSlice(r.everything, 0, PyList_GET_SIZE(r.everything)));
+        nb::object copy = stolen(PyList_GetSlice(r.everything, 0, NB_LIST_GET_SIZE(r.everything)));
         if (PyDict_SetItem(all_tokens.ptr(), r.id, copy.ptr()) != 0) throw nb::python_error();
       }
     }

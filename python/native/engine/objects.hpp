@@ -62,7 +62,7 @@ inline nb::object ids_from(const row_of_group& row, std::size_t begin) {
   nb::object list = stolen(PyList_New(static_cast<Py_ssize_t>(row.blocks.size() - begin)));
   for (std::size_t i = begin; i != row.blocks.size(); ++i) {
     const unsigned long id = i < row.first ? 0UL : row.blocks[i] + 1UL;
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), PyLong_FromUnsignedLong(id));
+    NB_LIST_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i - begin), PyLong_FromUnsignedLong(id));
   }
   return list;
 }

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <structmember.h>
+#if !defined(Py_LIMITED_API)
+#  include <structmember.h>
+#endif
 
 /// @file
 /// Many records of a class of the engine's, of which two fields are given and the others have their defaults.
@@ -16,7 +18,8 @@ namespace tessera_python {
 
 /// Makes a record by a call of the class, or by a copy of an instance that a call has made, in half the time. It copies
 /// if the class is a struct of msgspec, its instances are nothing but their fields, and its defaults cannot be changed.
-/// Any other class is called.
+/// Any other class is called. So is every class under the stable ABI, where a copy takes as long as a call: references
+/// are counted by calls as well.
 class record_maker {
  public:
   explicit record_maker(nanobind::object maker) : maker_{std::move(maker)} {
@@ -56,7 +59,7 @@ class record_maker {
 
   /// Sets `fields_` if each field is a pointer, whatever their order, and there is nothing else.
   void find_layout() {
-#if !defined(Py_GIL_DISABLED) && !defined(Py_TRACE_REFS)
+#if !defined(Py_LIMITED_API) && !defined(Py_GIL_DISABLED) && !defined(Py_TRACE_REFS)
     auto* type = reinterpret_cast<PyTypeObject*>(maker_.ptr());
     const nanobind::object names = maker_.attr("__struct_fields__");
     if (!PyTuple_Check(names.ptr()) || PyTuple_GET_SIZE(names.ptr()) < 2) return;

@@ -138,7 +138,7 @@ run_result cluster::run(std::span<const trace_row> rows, const progress_callback
     order_turns(rows);
     if (++events % 4096 == 0) progress(completed);
   }
-  TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "who has ended is not on its way");
+  TESSERA_ASSERT(up_ == 0 || (moving_.empty() && fabric_.active() == 0), "an ended request is not on its way");
   recorder_.facts.joules = joules_since(begin_s);
   recorder_.sum_up(all(), std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_start).count(),
                    options_.in_flight == 0);
@@ -244,7 +244,7 @@ void cluster::place(const asking& a) {
     const bool too_long = r.prompt + r.output - tokens{1} > most_kv_;
     if (asks(r)) {
       notify(r, too_long ? event_kind::refused : event_kind::waits, no_instance,
-             too_long ? "it is too long for every instance" : "all instances that could take it are dead for ever");
+             too_long ? "it is too long for every instance" : "all instances that could take it have died for good");
     }
     recorder_.record(r, asked_s(a.arrived_s), -1, too_long);
     return ended(r);
@@ -271,7 +271,7 @@ void cluster::deliver(const asking& a) {
   const std::size_t to = r.where;
   const bool asked = asks(r);
   if (!up(to)) {
-    if (asked) notify(r, event_kind::waits, to, "its instance is dead, which nobody knows yet");
+    if (asked) notify(r, event_kind::waits, to, "its instance is dead, which is not known yet");
     health_[to].asked.push_back(a);
     const blocks needs = blocks_for(max(r.state().length, r.prompt), options_.instance.limits.block_size);
     sent_to_dead(to, {.requests = 1, .waiting_blocks = needs, .queued = 1});

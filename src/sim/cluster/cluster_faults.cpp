@@ -165,7 +165,7 @@ void cluster::give_up(std::span<const trace_row> rows) {
     if (requests_[i].state().length == tokens{}) {
       describe(rows[i], i);
       if (asks(requests_[i])) {
-        notify(requests_[i], event_kind::waits, no_instance, "all instances are dead for ever when it arrives");
+        notify(requests_[i], event_kind::waits, no_instance, "all instances have died for good when it arrives");
       }
     }
     recorder_.record(requests_[i], rows[i].arrival_s, -1, false);

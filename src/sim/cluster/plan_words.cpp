@@ -19,17 +19,17 @@ namespace {
     case wait_reason::no_blocks:
       return needs > free
                  ? fmt::format("it needs {} blocks, and {} are free", needs.count(), free.count())
-                 : fmt::format("it needs {} blocks, and fewer were free at its turn: {} are now, that others have lost",
+                 : fmt::format("it needs {} blocks, and fewer were free at its turn: {} are free now, after evictions",
                                needs.count(), free.count());
     case wait_reason::held_back:
-      return fmt::format("admission keeps blocks for those that run: it needs {}, and {} are free", needs.count(),
+      return fmt::format("admission keeps blocks for running requests: it needs {}, and {} are free", needs.count(),
                          free.count());
     case wait_reason::batch_full: return "the batch is full";
     case wait_reason::budget_spent: return "the tokens of the step are spent before its turn";
-    case wait_reason::residents_full: return "as many hold blocks as may";
+    case wait_reason::residents_full: return "the most requests that may hold blocks do";
     case wait_reason::stalled: return "no block is free for its next token";
-    case wait_reason::behind_others: return "those that rank before it need the blocks";
-    case wait_reason::not_wanted: return "nobody was to start";
+    case wait_reason::behind_others: return "requests that rank before it need the blocks";
+    case wait_reason::not_wanted: return "no request was to start";
     default: return to_string(why);
   }
 }
@@ -124,8 +124,9 @@ void tell_of_plan(run_watcher& w, std::size_t at, double from_s, const instance&
   for (std::size_t k = 0; k != line.size(); ++k) {
     const request& r = *line[k];
     if (!w.asks(r.index, from_s)) continue;
-    const std::string why = k == 0 ? fmt::format("first in line ({}), but {}", s.place(r), cannot(r))
-                                   : fmt::format("{} before it in line: {}; its own place: {}", k, first, s.place(r));
+    const std::string why = k == 0
+                                ? fmt::format("first in the queue ({}), but {}", s.place(r), cannot(r))
+                                : fmt::format("{} before it in the queue: {}; its own place: {}", k, first, s.place(r));
     w.notify(request_step{event_kind::waits, from_s, until_s, r.index, at, {}, s.why(r), k, why});
   }
   for (const request* r : s.residents()) {

@@ -22,7 +22,7 @@ routers::router::router(seated_controller what, const fleet::runtime_limits& l, 
       wakes_s{std::numeric_limits<double>::infinity()} {}
 
 routers::routers(cluster& c, const routing& how, const controller_maker& make) : how_{how} {
-  TESSERA_ASSERT(how.routers > 0 && how.report_s > 0, "somebody routes, and instances report now and then");
+  TESSERA_ASSERT(how.routers > 0 && how.report_s > 0, "at least one router, and an interval between reports");
   TESSERA_ASSERT(how.action_s >= 0, "nothing is done before it is decided");
   fleet::runtime_settings s;
   s.book.block_size = c.options().instance.limits.block_size;

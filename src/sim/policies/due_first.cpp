@@ -44,7 +44,6 @@ policy due_first_policy(std::string name, const due_first_config& config) {
             return result;
           },
       .placement = "own",
-      .formerly = "improved",
       .parameters = std::move(parameters)};
 }
 

@@ -2,7 +2,6 @@
 #include "published.hpp"
 
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/placement/round_robin.hpp>
 #include <tessera/sim/planning/step_bounds.hpp>
 
 #include <span>
@@ -29,11 +28,6 @@ policy fcfs(std::string name, std::string summary) {
 }
 
 policy fcfs() { return fcfs("fcfs", "first come, first served; the newest is swapped out when blocks run out"); }
-
-policy fcfs_round_robin() {
-  return make_placed_policy<placement::round_robin>(
-      "in-turn", "first come, first served; new requests to the instances in turn", fcfs_engines());
-}
 
 policy sarathi() {
   return with_bounded_steps(

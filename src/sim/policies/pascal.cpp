@@ -23,16 +23,6 @@ policy pascal() {
       {.headroom = quantum_blocks});
 }
 
-policy pascal_nonadaptive() {
-  return make_placed_policy<placement::pascal_arrival, placement::pascal_migrate_always>(
-      "pascal-nonadaptive", "PASCAL, but answers always go where Algorithm 2 says", engines());
-}
-
-policy pascal_nomigration() {
-  return make_placed_policy<placement::pascal_arrival>("pascal-nomigration",
-                                                       "PASCAL, but answers stay where they reasoned", engines());
-}
-
 policy two_phase(std::string name, std::string summary) {
   return make_placed_policy(std::move(name), std::move(summary), engines());
 }

@@ -128,9 +128,7 @@ std::vector<policy> select_policies(std::span<const policy> all, std::string_vie
   for (const std::string_view item : split_list(names)) {
     const std::size_t colon = std::min(item.find(':'), item.size());
     const std::string_view name = item.substr(0, colon);
-    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) {
-      return !name.empty() && (p.name == name || p.formerly == name);
-    });
+    const auto found = std::find_if(all.begin(), all.end(), [&](const policy& p) { return p.name == name; });
     if (found == all.end()) {
       const std::vector<std::string_view> allowed = names_of(all);
       throw usage_error{fmt::format("unknown {} {}{}; there are: {}", what, shown(name), did_you_mean(name, allowed),

@@ -14,7 +14,6 @@ namespace sim::published {
 // fcfs.cpp
 policy fcfs(std::string name, std::string summary);
 policy fcfs();
-policy fcfs_round_robin();
 policy sarathi();
 policy sarathi_adaptive();
 
@@ -22,8 +21,6 @@ policy round_robin(std::string name, std::string summary);
 
 // pascal.cpp
 policy pascal();
-policy pascal_nonadaptive();
-policy pascal_nomigration();
 policy two_phase(std::string name, std::string summary);
 
 // pascal_paced.cpp
@@ -33,7 +30,6 @@ policy paced(std::string name, std::string summary);
 // pars.cpp, and sjf.cpp
 policy pars();
 policy pars_unboosted(std::string name, std::string summary);
-policy pars_smooth();
 policy sjf();
 
 policy trail(std::string name, std::string summary);

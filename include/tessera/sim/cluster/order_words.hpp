@@ -42,7 +42,9 @@ namespace sim {
 template <class Order>
 struct order_words {
   /// Why it stands where it does.
-  [[nodiscard]] static std::string place(const Order& /*o*/, const request& /*r*/) { return "a place of its own"; }
+  [[nodiscard]] static std::string place(const Order& /*o*/, const request& /*r*/) {
+    return "by an order without words";
+  }
   /// What is predicted of it; empty if the order predicts nothing.
   [[nodiscard]] static std::string prediction(const Order& /*o*/, const request& /*r*/) { return {}; }
 };
@@ -125,7 +127,7 @@ struct order_words<order::paced<Deadline>> {
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const std::string read = detail::reader_words(o, r);
     if (!read.empty()) return read;
-    return fmt::format("nobody reads it yet, {} quanta old", order_state<order_type>(r).turn);
+    return fmt::format("nothing is read yet, {} quanta used", order_state<order_type>(r).turn);
   }
   /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
@@ -143,8 +145,7 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
     // As `earliest_due` keeps it: microseconds, in an order that unsigned numbers have.
     const auto& s = order_state<order_type>(r);
     const auto us = static_cast<std::int64_t>(s.turn ^ (std::uint64_t{1} << 63U));
-    return fmt::format("nobody reads it yet, due at {:.3f} s by the clock of the line{}",
-                       static_cast<double>(us) * 1e-6,
+    return fmt::format("nothing is read yet, due at {:.3f} s on the congestion clock{}", static_cast<double>(us) * 1e-6,
                        s.urgent_at == time_point::never()
                            ? std::string{}
                            : fmt::format(", held for its prompt until {:.3f} s", s.urgent_at.seconds()));
@@ -152,7 +153,7 @@ struct order_words<order::earliest_due<Expected, Deadline>> {
   /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& o, const request& r) {
     const tokens first = order_state<order_type>(r).first;
-    if (first == tokens{}) return "nothing is known of its length: it counts as short";
+    if (first == tokens{}) return "its length is unknown: it counts as short";
     return fmt::format("{} tokens are expected of it, by the lengths of earlier requests: at {:g} s each",
                        first.count(), o.pace.seconds());
   }
@@ -167,7 +168,7 @@ struct order_words<order::ranked<Scorer>> {
   [[nodiscard]] static std::string place(const order_type& o, const request& r) {
     const auto& s = order_state<order_type>(r);
     if (s.boosted)
-      return fmt::format("ahead of those with scores, because it came more than {:g} s ago", o.threshold.seconds());
+      return fmt::format("ahead of requests with scores, because it came more than {:g} s ago", o.threshold.seconds());
     return fmt::format("score {:g}", s.rank);
   }
   /// What is predicted of it; may be empty.
@@ -175,7 +176,7 @@ struct order_words<order::ranked<Scorer>> {
     return fmt::format("score {:g}: the smallest goes first{}", order_state<order_type>(r).rank,
                        o.threshold == duration::forever()
                            ? std::string{}
-                           : fmt::format("; from {:.3f} s on it goes ahead of all that came later",
+                           : fmt::format("; from {:.3f} s on it goes ahead of all later arrivals",
                                          order_state<order_type>(r).boost_at.seconds()));
   }
 };

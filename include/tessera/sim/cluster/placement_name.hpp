@@ -82,7 +82,7 @@ inline constexpr std::string_view placement_summary<placement::least_load> =
     "the least KV that requests hold or wait for";
 template <>
 inline constexpr std::string_view placement_summary<placement::least_kv> =
-    "the least KV that requests hold; does not see who waits";
+    "the least KV that requests hold; waiting requests do not count";
 template <>
 inline constexpr std::string_view placement_summary<placement::join_shortest_queue> =
     "the fewest requests, running or waiting";
@@ -92,13 +92,13 @@ template <>
 inline constexpr std::string_view placement_summary<placement::random> = "any instance";
 template <>
 inline constexpr std::string_view placement_summary<placement::power_of_two> =
-    "of two at random the one with fewer requests";
+    "the one with fewer requests of two at random";
 template <>
 inline constexpr std::string_view placement_summary<placement::fill_to_level<>> =
     "at random among those below the level that this request and others' fill";
 template <>
 inline constexpr std::string_view placement_summary<placement::highest_phi> =
-    "the largest part of the memory that nobody holds or waits for (Phi_S)";
+    "the largest part of the memory that no request holds or waits for (Phi_S)";
 template <>
 inline constexpr std::string_view placement_summary<placement::pascal_arrival> =
     "PASCAL's Algorithm 1: least-load among those where all answers keep pace";
@@ -113,7 +113,7 @@ inline constexpr std::string_view placement_summary<placement::bounded_hashing> 
     "by a hash of the prompt's beginning, unless it has 1.25 times the mean";
 template <>
 inline constexpr std::string_view placement_summary<placement::dual_map> =
-    "of two by hashes, the one that has more cached while its queue is short (DualMap)";
+    "the one of two by hashes that has more cached while its queue is short (DualMap)";
 template <>
 inline constexpr std::string_view placement_summary<placement::pascal_migrate_always> =
     "PASCAL's Algorithm 2: the fewest reasoning requests, among those where all answers keep pace";

@@ -35,19 +35,8 @@ namespace sim {
 /// requests in the same class of prompts.
 [[nodiscard]] policy due_first_policy(std::string name, const due_first_config& config = {});
 
-/// Turns the scores of `rows` into ranks from 0 to 1: the fraction of smaller scores plus half the fraction of equal
-/// ones. A row without a score keeps none. O(n log n).
-void rank_scores(std::span<trace_row> rows);
-
-/// Under `pars-smooth`, the extra wait of the request with the highest score over the one with the lowest.
-inline constexpr duration longest_overtaking{600.0};
-
 /// PARS: the lowest score first, except that a request that has waited for `threshold` goes ahead.
 [[nodiscard]] policy pars_policy(std::string name, std::string summary, duration threshold);
-
-/// First come, first served with all the KV memory that `rows` can ever take. With respect to memory no scheduler can
-/// do better, so it bounds those that preempt for memory.
-[[nodiscard]] policy oracle_policy();
 
 /// A policy with stall-free steps: prompt chunks as small as a target TPOT requires.
 [[nodiscard]] policy with_bounded_steps(policy p);

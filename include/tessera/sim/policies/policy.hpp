@@ -43,9 +43,8 @@ struct policy {
   std::string placement{};          ///< Name of the placement of new requests; empty: as `cluster_options` says.
   std::size_t least_instances = 1;  ///< The fewest instances that it can run on.
   std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< The most instances that it can run on.
-  std::size_t pools = 0;      ///< The number of pools that it divides the instances into, as in
-                              ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
-  std::string formerly = {};  ///< An earlier name, which also finds it.
+  std::size_t pools = 0;  ///< The number of pools that it divides the instances into, as in
+                          ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
   std::vector<policy_parameter> parameters = {};  ///< Parameters that can be set by name.
 };
 
@@ -118,7 +117,7 @@ void require_scores(const policy& p, std::span<const trace_row> rows, std::strin
 /// The names of the parameters of `p`, for messages; empty if it has none.
 [[nodiscard]] std::string list_parameters(const policy& p);
 
-/// Finds policies by a comma-separated list of names, present or earlier ones. After a name, parameters of the policy
+/// Finds policies by a comma-separated list of names. After a name, parameters of the policy
 /// may be set, each as `:PARAMETER=VALUE`; they become a part of its name. @param what the word for a policy in
 /// messages.
 /// @throws usage_error for an unknown, empty or repeated name, and for a parameter that is unknown or out of its range.

@@ -111,9 +111,8 @@ class by_headroom : public cluster_control {
     const instance_view& chosen = instances[at];
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
-      c.because(
-          "the least to compute of it times how many would be there, and in the backlog; some of its prompt is cached",
-          sim::compare_views(instances, false, true));
+      c.because("the least queue + uncached prompt * (requests + 1), in work; part of the prompt is cached",
+                sim::compare_views(instances, false, true));
     } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "adds, s"}};
       for (std::size_t i = 0; i != instances.size(); ++i) {
@@ -124,13 +123,14 @@ class by_headroom : public cluster_control {
                               headroom::space_freeness(max(totals_[v.id].memory, v.kv_held), {}, v.capacity),
                               views_[i].prefill_backlog}});
       }
-      c.because(fmt::format("{}; {} tokens are expected of it",
-                            several ? "where it adds least to its own latency and to the others', by the prompts in "
-                                      "line and what decoding takes there, in turn; who has more headroom, the smaller "
-                                      "of Phi_T and Phi_S, has not so much more that it counts"
-                                    : "the most headroom, the smaller of Phi_T and Phi_S",
-                            scored_length{}(r).count()),
-                std::move(seen));
+      c.because(
+          fmt::format("{}; {} tokens are expected of it",
+                      several
+                          ? "the least added latency, its own and the others', by queued prompts and decoding: several "
+                            "have equal headroom, the smaller of Phi_T and Phi_S"
+                          : "the most headroom, the smaller of Phi_T and Phi_S",
+                      scored_length{}(r).count()),
+          std::move(seen));
     }
     take(c, r, to, true, cached ? chosen.cached_tokens : tokens{});
     return to;

@@ -267,9 +267,7 @@ def replay(
     """
     if order is not None:
         if policy != "pars":
-            raise ValueError(
-                f"an order of one's own stands in for pars's scores: policy must be 'pars', not {policy!r}"
-            )
+            raise ValueError(f"an order replaces pars's scores: policy must be 'pars', not {policy!r}")
         load = scored(load, order)
     if threshold is not None and (policy != "pars" or not threshold >= 0):
         raise ValueError(f"threshold is for pars, and a number of seconds from 0; not {threshold!r} for {policy}")

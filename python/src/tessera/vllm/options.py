@@ -68,7 +68,7 @@ parameters: Mapping[str, Parameter] = {
     "young_quanta": Parameter(int, 2, 0, _TOKENS, "quanta after which reasoning goes by age alone"),
     "pace": Parameter(float, 0.1, 0, 1e6, "seconds in which a reader takes in a token", may_be_least=False),
     "slice": Parameter(int, 250, 1, _TOKENS, "tokens generated between two looks at a reader"),
-    "margin": Parameter(float, 1.0, 0, 1e6, "seconds before a reader runs dry at which his answer is urgent"),
+    "margin": Parameter(float, 1.0, 0, 1e6, "seconds before a reader runs dry at which its answer is urgent"),
     "prompt_pace": Parameter(
         float, 0.0, 0, 1e3, "seconds for which a request is held for each token that its prompt is longer than others'"
     ),
@@ -95,9 +95,6 @@ takes: Mapping[str, tuple[str, ...]] = {
     "vtc": ("prompt_cost", "output_cost"),
 }
 assert set(takes) == set(policies)
-
-#: Earlier names of policies, which are still understood.
-formerly: Mapping[str, str] = {"improved": "due_first"}
 
 #: Policies that look at a request's expected length, and those that know phases.
 needs_lengths = ("pars", "due_first")
@@ -162,8 +159,6 @@ class Options:
         if not isinstance(given, Mapping):
             raise OptionsError(f'tessera: additional_config["tessera"] must be a dict of options, not {given!r}')
         policy = given.get("policy", "fcfs")
-        if isinstance(policy, str):
-            policy = formerly.get(policy, policy)
         if not isinstance(policy, str) or policy not in takes:
             raise OptionsError(f"tessera: unknown policy {policy!r}; there are: {_joined(takes)}")
         own = takes[policy]
