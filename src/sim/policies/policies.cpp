@@ -39,7 +39,6 @@ std::vector<policy> published_policies() {
       kvflow(),
       fcfs_round_robin(),
       llumnix(),
-      llumnix_published(),
       cascade(),
       cascade_steady(),
       due_first_policy("due-first"),

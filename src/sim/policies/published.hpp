@@ -59,7 +59,6 @@ policy continuum();
 policy kvflow();
 
 policy llumnix();
-policy llumnix_published();
 
 policy cascade();
 policy cascade_steady();

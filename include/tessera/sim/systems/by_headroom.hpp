@@ -113,7 +113,7 @@ class by_headroom : public cluster_control {
     if (c.asks(r) && cached) {
       c.because(
           "the least to compute of it times how many would be there, and in the backlog; some of its prompt is cached",
-          sim::compare_views(instances, false, true));
+          sim::compare_views(instances, {.prefixes = true}));
     } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "adds, s"}};
       for (std::size_t i = 0; i != instances.size(); ++i) {
