@@ -4,7 +4,13 @@
 // 1 us at 64 replicas, 5 us at 1,024. The same through a controller, from an arrival to a placement: 1 us at 64.
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/cascade.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/llumnix.hpp>
+#include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/pools.hpp>
+#include <tessera/fleet/runtime.hpp>
+#include <tessera/partition/plan.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
@@ -18,6 +24,8 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <span>
+#include <utility>
 
 namespace {
 
@@ -108,6 +116,85 @@ void proposes_nothing(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(fleet->book.propose_moves(policy, {}).size());
 }
 
+/// A controller, with memory if it needs any.
+template <class Controller>
+struct seat {
+  owned_storage<typename Controller::limits> storage;
+  Controller by;
+  template <class... Config>
+  explicit seat(std::size_t replicas, const Config&... c)
+      : storage{storage_for<Controller>({.replicas = replicas})}, by{storage, c...} {}
+};
+
+/// From an arrival to a placement, and the end of the request, over replicas with 1,500 requests that run. In pools the
+/// first token and its hand-over come between.
+void arrives(benchmark::State& state, fleet::controller& by, bool in_pools) {
+  const auto replicas = static_cast<fleet::replica_id>(state.range(0));
+  auto storage = storage_for<fleet::runtime>({.book = {.replicas = replicas}, .actions = 2 * replicas});
+  fleet::runtime_settings settings;
+  settings.book.lease = settings.book.silence = duration::forever();
+  settings.book.moving = 2000;
+  fleet::runtime rt{by, storage, settings};
+  for (fleet::replica_id id = 0; id != replicas; ++id) {
+    fleet::event e{.what = fleet::event_kind::joined, .replica = id, .number = 1};
+    e.joins.capacity = blocks{10'000};
+    if (in_pools) e.joins.role = id % 2 == 0 ? control::role::prefill : control::role::decode;
+    e.joins.prefill = {.cost = {.alpha = 1, .beta = 1}, .budget = {.peak_flops = 1e9, .ttft = duration{1}}};
+    rt.handle(e);
+  }
+  // Where a request is after the actions of an event.
+  const auto after = [&](const fleet::event& e) {
+    fleet::replica_id at = fleet::no_replica;
+    for (const fleet::action& a : rt.handle(e)) {
+      if (a.what == fleet::action_kind::place || a.what == fleet::action_kind::move) at = a.replica;
+    }
+    return at;
+  };
+  const auto arrive = [&](fleet::request_id request) {
+    fleet::event e{.what = fleet::event_kind::arrived, .request = request};
+    e.asks.prompt = tokens{100 + 37 * static_cast<std::int64_t>(request % 100)};
+    return after(e);
+  };
+  const auto first_token = [&](fleet::request_id request, fleet::replica_id at) {
+    return after({.what = fleet::event_kind::first_token, .replica = at, .request = request});
+  };
+  fleet::request_id next = 0;
+  for (; next != 1500; ++next) {
+    const fleet::replica_id to = first_token(next, arrive(next));
+    if (to != fleet::no_replica) rt.handle({.what = fleet::event_kind::moved, .replica = to, .request = next});
+  }
+  for (auto _ : state) {
+    const fleet::replica_id at = arrive(next);
+    benchmark::DoNotOptimize(at);
+    if (in_pools) benchmark::DoNotOptimize(first_token(next, at));
+    rt.handle({.what = fleet::event_kind::ended, .request = next++});
+  }
+}
+
+void controls_least_load(benchmark::State& state) {
+  fleet::placing<placement::least_load> by;
+  arrives(state, by, false);
+}
+void controls_llumnix(benchmark::State& state) {
+  seat<fleet::llumnix> s{static_cast<std::size_t>(state.range(0))};
+  arrives(state, s.by, false);
+}
+void controls_cascade(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const partition::stage stages[] = {{.from = tokens{}, .to = tokens{1000}, .instances = n / 2},
+                                     {.from = tokens{1000}, .to = partition::unbounded, .instances = n - n / 2}};
+  seat<fleet::cascade<>> s{n, fleet::cascade<>::config{.stages = stages}};
+  arrives(state, s.by, false);
+}
+void controls_pools(benchmark::State& state) {
+  seat<fleet::pools> s{static_cast<std::size_t>(state.range(0))};
+  arrives(state, s.by, true);
+}
+
+BENCHMARK(controls_least_load)->Arg(64)->Arg(1024);
+BENCHMARK(controls_llumnix)->Arg(64)->Arg(1024);
+BENCHMARK(controls_cascade)->Arg(64)->Arg(1024);
+BENCHMARK(controls_pools)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::join_shortest_queue>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::least_load>)->Arg(64)->Arg(1024);
 BENCHMARK(ranks_and_reserves<placement::pascal_arrival>)->Arg(64)->Arg(1024);

@@ -40,6 +40,7 @@
 #include <tessera/draft/per_request.hpp>
 #include <tessera/draft/unless_busy.hpp>
 #include <tessera/fleet/action.hpp>
+#include <tessera/fleet/cascade.hpp>
 #include <tessera/fleet/choices.hpp>
 #include <tessera/fleet/controller.hpp>
 #include <tessera/fleet/event.hpp>
@@ -49,8 +50,10 @@
 #include <tessera/fleet/ledger_book.hpp>
 #include <tessera/fleet/ledger_moves.hpp>
 #include <tessera/fleet/ledger_types.hpp>
+#include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/log.hpp>
 #include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/pools.hpp>
 #include <tessera/fleet/report.hpp>
 #include <tessera/fleet/request_view.hpp>
 #include <tessera/fleet/reservations.hpp>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/cascade.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
+#include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/pools.hpp>
 #include <tessera/fleet/router_share.hpp>
 #include <tessera/fleet/runtime.hpp>
 #include <tessera/fleet/stitch.hpp>
@@ -124,6 +127,37 @@ TESSERA_DEATH_CASE(fleet_runtime_range_of_nothing, "a range of lengths is not em
 }
 TESSERA_DEATH_CASE(fleet_export_of_nothing, "there is something to export") {
   static_cast<void>(fleet::plan_export(0_tok, 16_tok));
+}
+
+TESSERA_DEATH_CASE(fleet_llumnix_low_above_high, "no replica is both low and high") {
+  auto storage = storage_for<fleet::llumnix>({});
+  fleet::llumnix{storage, {.low = 21}};
+}
+TESSERA_DEATH_CASE(fleet_llumnix_more_replicas_than_room, "there is room for the replicas that are shown") {
+  auto storage = storage_for<fleet::llumnix>({.replicas = 1});
+  fleet::llumnix by{storage};
+  auto of_runtime = storage_for<fleet::runtime>({});
+  fleet::runtime rt{by, of_runtime};
+  for (fleet::replica_id id = 0; id != 2; ++id) {
+    fleet::event e{.what = fleet::event_kind::joined, .replica = id, .number = 1};
+    e.joins.capacity = blocks{9};
+    rt.handle(e);
+  }
+  rt.handle({.at_s = 9, .what = fleet::event_kind::clock});
+}
+TESSERA_DEATH_CASE(fleet_cascade_without_stages, "there are stages, and no more than the limit") {
+  auto storage = storage_for<fleet::cascade<>>({});
+  fleet::cascade<>{storage, {}};
+}
+TESSERA_DEATH_CASE(fleet_cascade_replica_without_room, "there is room for this replica") {
+  auto storage = storage_for<fleet::cascade<>>({.replicas = 1});
+  const partition::stage one{.from = tokens{}, .to = partition::unbounded, .instances = 1};
+  fleet::cascade<> by{storage, {.stages = {&one, 1}}};
+  static_cast<void>(by.range_end(1));
+}
+TESSERA_DEATH_CASE(fleet_pools_without_time, "an epoch takes time") {
+  auto storage = storage_for<fleet::pools>({});
+  fleet::pools{storage, {.epoch_s = 0}};
 }
 
 TESSERA_DEATH_CASE(placement_migrate_to_headroom_from_nowhere, "on one of the instances") {

@@ -78,6 +78,7 @@ class driver final : fleet::port {
     tokens before{};
     replica_id avoid = no_replica;
     bool first = false;
+    time_point rests_until{};
   };
 
   [[nodiscard]] time_point now() const { return time_point::at_seconds(now_s_); }
@@ -141,6 +142,7 @@ class driver final : fleet::port {
       case event_kind::moved:
         if (is_there && book_.moved(e.request, e.replica, now())) {
           r->view.where = std::exchange(r->view.moves_to, no_replica);
+          r->rests_until = now() + settings_.book.rest;
           by_->arrived_with_kv(r->view, *this);
           movers();
         }
@@ -214,8 +216,6 @@ class driver final : fleet::port {
     offers_.clear();
   }
   void place_anew(known& r) {
-    r.before = r.view.generated;
-    r.first = false;
     asked_prompt_ = r.view.prompt;
     asked_key_ = r.view.prefix_key;
     by_->arrived(r.view, *this);
@@ -257,6 +257,7 @@ class driver final : fleet::port {
         by_->move_failed(v, *this);
       } else if (v.where == at && v.moves_to != no_replica) {
         v.where = std::exchange(v.moves_to, no_replica);
+        of->second.rests_until = now() + settings_.book.rest;
         by_->arrived_with_kv(v, *this);
       } else if (!book_.reserved(id, v.where)) {
         note(id, at, "not heard of for a lease");
@@ -352,6 +353,14 @@ class driver final : fleet::port {
     const auto here = std::find(ids.begin(), ids.end(), r.where) - ids.begin();
     return {shown_of(ids), static_cast<std::size_t>(here), d.grows, d.moves};
   }
+  void requests_at(replica_id id, const fleet::request_visitor& look) noexcept override {
+    const std::vector<replica_id> all = shown();
+    const bool gives = std::find(all.begin(), all.end(), id) != all.end() && !book_.silent(id) && can_.at(id).moves;
+    for (const auto& [request, r] : known_) {
+      if (r.view.where != id || !book_.reserved(request, id)) continue;
+      look(r.view, gives && r.first && r.view.moves_to == no_replica && r.view.movable && !(now() < r.rests_until));
+    }
+  }
   [[nodiscard]] double age_s(const fleet::view& v) const noexcept override { return now_s_ - v.reported_s; }
   [[nodiscard]] double others_sent() const noexcept override {
     if (settings_.keeps_to_share || now_s_ <= began_s_) return 0;
@@ -371,6 +380,9 @@ class driver final : fleet::port {
     const status s = book_.reserve(id, to, {.prompt = v.length(), .cached = cached, .starts_in = v.is}, now());
     if (!ok(s)) return s;
     v.where = to;
+    at->second.before = v.generated;
+    at->second.first = false;
+    at->second.rests_until = {};
     ++sent_;
     act({.what = action_kind::place, .replica = to, .request = id});
     return s;
@@ -382,6 +394,7 @@ class driver final : fleet::port {
     if ((asked_about_ != fleet::no_request && asked_about_ != id) || v.where == no_replica || !v.movable) {
       return status::refused;
     }
+    if (v.moves_to != no_replica) return status::busy;
     if (!can(v.where, &fleet::abilities::moves, "it cannot move requests")) return status::refused;
     if (!can(to, &fleet::abilities::moves, "it cannot move requests")) return status::refused;
     if (how == fleet::transfer::live &&
@@ -392,6 +405,7 @@ class driver final : fleet::port {
     const status s = book_.begin_move(id, v.where, to, now());
     if (!ok(s)) return s;
     v.moves_to = to;
+    at->second.rests_until = now() + settings_.book.rest;
     act({.what = action_kind::move, .how = how, .replica = to, .from = v.where, .request = id});
     return s;
   }

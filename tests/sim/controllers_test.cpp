@@ -133,12 +133,14 @@ TEST_CASE("controllers: a log of a simulation gives a runtime the same actions, 
   const std::uint64_t runs = tessera_test::is_slow ? 6 : 54;  // of each: a thousand
   std::size_t which = 0;
   sums all;
-  tessera_test::each_controller([&](auto make) {
-    CAPTURE(which);
-    for (std::uint64_t seed = 1; seed <= runs; ++seed) simulate_and_run_again(seed + 100 * which, make, all);
-    ++which;
-  });
-  CHECK(which == 19);
+  tessera_test::each_controller(
+      [&](auto make) {
+        CAPTURE(which);
+        for (std::uint64_t seed = 1; seed <= runs; ++seed) simulate_and_run_again(seed + 100 * which, make, all);
+        ++which;
+      },
+      tokens{16});
+  CHECK(which == 22);
   CHECK(all.moves > runs);
   CHECK(all.late > runs);
   CHECK(all.deaths > runs);

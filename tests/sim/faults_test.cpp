@@ -2,8 +2,8 @@
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
-#include <tessera/sim/systems/llumnix.hpp>
 
+#include "sim/llumnix_control.hpp"
 #include "sim/served.hpp"
 #include "sim/toy_profile.hpp"
 #include "support/catch.hpp"
@@ -125,7 +125,6 @@ TEST_CASE("faults: a death is unknown before it is detected; what is sent there 
 struct looks_at_queue {
   struct seen {
     blocks queued{};
-    blocks first{};
     std::size_t requests = 0;
     friend bool operator==(const seen&, const seen&) = default;
   };
@@ -133,7 +132,7 @@ struct looks_at_queue {
 
   template <class C>
   [[nodiscard]] std::size_t place(C& c, const request& r) {
-    all->push_back({c.queued_blocks(0), c.first_blocks(0), c.views()[0].requests});
+    all->push_back({c.queued_blocks(0), c.views()[0].requests});
     return c.takes(0, r) ? 0 : 1;
   }
 };
@@ -153,20 +152,20 @@ TEST_CASE("faults: the queue of a dead instance is as it was, with what was sent
   // anew.
   REQUIRE(seen.size() == 10);
   CHECK(seen[0] == s{});
-  CHECK(seen[1] == s{blocks{}, blocks{}, 1});
-  CHECK(seen[2] == s{blocks{10}, blocks{10}, 2});
-  CHECK(seen[3] == s{blocks{12}, blocks{10}, 3});
-  CHECK(seen[4] == s{blocks{16}, blocks{10}, 4});
+  CHECK(seen[1] == s{blocks{}, 1});
+  CHECK(seen[2] == s{blocks{10}, 2});
+  CHECK(seen[3] == s{blocks{12}, 3});
+  CHECK(seen[4] == s{blocks{16}, 4});
   CHECK(seen[9] == s{});  // it is back, and empty
 
-  // Where none waited, the first that is sent there is the first in the queue.
+  // None waited.
   seen.clear();
   const std::vector<trace_row> later(rows.begin() + 2, rows.begin() + 4);
   sim::cluster_of<fcfs<request>, looks_at_queue> idle{o, {}, looks_at_queue{&seen}};
   tessera_test::check_served(idle.run(later, quiet), later);
   REQUIRE(seen.size() == 4);
   CHECK(seen[0] == s{});
-  CHECK(seen[1] == s{blocks{2}, blocks{2}, 1});
+  CHECK(seen[1] == s{blocks{2}, 1});
 }
 
 TEST_CASE("faults: one that is back before its death is known says so itself") {
@@ -205,11 +204,11 @@ TEST_CASE("faults: while no instance is there, requests wait for one; if none co
   CHECK(none.numbers.completed == 0);
   CHECK(none.numbers.rejected == 0);
   // Alarms do not keep such a run alive.
-  sim::cluster_of<fcfs<request>, sim::llumnix> alarmed{o};
+  sim::cluster_of<fcfs<request>, sim::controlled> alarmed{o, {}, tessera_test::llumnix_control()};
   CHECK(alarmed.run(rows, quiet).numbers.completed == 0);
   // Nor are there any while all wait for an instance that is long in coming.
   o.faults = {death(0, 1.125, 1e12), death(1, 1.5, 1e12)};
-  sim::cluster_of<fcfs<request>, sim::llumnix> waiting{o};
+  sim::cluster_of<fcfs<request>, sim::controlled> waiting{o, {}, tessera_test::llumnix_control()};
   CHECK(waiting.run(rows, quiet).numbers.completed == rows.size());
 }
 

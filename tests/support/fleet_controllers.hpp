@@ -4,8 +4,14 @@
 /// @file
 /// Every controller that there is, and one that does everything a controller may do.
 
+#include <tessera/core/owned_storage.hpp>
 #include <tessera/core/split_mix.hpp>
+#include <tessera/cost/qoe_model.hpp>
+#include <tessera/fleet/cascade.hpp>
+#include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/pools.hpp>
+#include <tessera/partition/plan.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
@@ -87,7 +93,7 @@ class meddler final : public tessera::fleet::controller {
   void meddle(port& p, const request_view& r, replica_id id = 0) noexcept {
     if (r.id != tessera::fleet::no_request) last_ = r.id;
     const auto some = static_cast<replica_id>(below(6));
-    switch (below(14)) {
+    switch (below(15)) {
       case 0: p.set_role(some, static_cast<tessera::control::role>(below(3))); break;
       case 1: p.set_prefill_budget(id, tessera::tokens{static_cast<std::int64_t>(below(4096))}); break;
       case 2:
@@ -100,7 +106,8 @@ class meddler final : public tessera::fleet::controller {
       }
       case 4: p.wake_after(static_cast<double>(below(20)) / 4, below(100)); break;
       case 5: p.plan_async(below(1000)); break;
-      case 6: p.cancel_move(moved_); break;
+      case 6:
+      case 14: p.cancel_move(moved_); break;
       case 7:
       case 8:
       case 9: {
@@ -114,6 +121,19 @@ class meddler final : public tessera::fleet::controller {
       case 10: p.move(last_, some); break;
       case 11: p.place(last_, some); break;
       case 12: p.note(last_, some, "an idea"); break;
+      case 13: {
+        // In any order.
+        std::uint64_t all = 0;
+        tessera::fleet::request_id least = tessera::fleet::no_request;
+        p.requests_at(some, [&](const request_view& at, bool may_move) noexcept {
+          all += 3 * at.id + (may_move ? 1 : 0);
+          if (may_move && at.id < least) least = at.id;
+        });
+        p.note(least, some, all % 2 == 0 ? "even" : "odd");
+        if (least == tessera::fleet::no_request) break;
+        if (ok(p.move(least, static_cast<replica_id>(below(6))))) moved_ = least;
+        break;
+      }
       default: break;
     }
   }
@@ -123,9 +143,24 @@ class meddler final : public tessera::fleet::controller {
   tessera::fleet::request_id moved_ = tessera::fleet::no_request;
 };
 
+/// A controller with memory of its own.
+template <class Controller, class... Args>
+[[nodiscard]] std::shared_ptr<tessera::fleet::controller> with_memory(const typename Controller::limits& limits,
+                                                                      const Args&... args) {
+  struct owner {
+    tessera::owned_storage<typename Controller::limits> storage;
+    Controller decides;
+    owner(const typename Controller::limits& l, const Args&... a)
+        : storage{tessera::storage_for<Controller>(l)}, decides{storage, a...} {}
+  };
+  const auto all = std::make_shared<owner>(limits, args...);
+  return {all, &all->decides};
+}
+
 /// Calls `f(make)` for every controller that there is: `make()` gives a new one, as a `std::shared_ptr`.
+/// @param block tokens of a KV block.
 template <class F>
-void each_controller(F f) {
+void each_controller(F f, tessera::tokens block = tessera::tokens{4}) {
   using namespace tessera;
   const auto of = [&]<class P, class M = placement::stay>(const P& p, const M& m = {}) {
     f([p, m] { return std::shared_ptr<fleet::controller>{std::make_shared<fleet::placing<P, M>>(p, m)}; });
@@ -149,6 +184,23 @@ void each_controller(F f) {
   of(placement::least_load{}, placement::migrate_when_tight{.headroom = blocks{4}});
   of(placement::least_load{}, placement::migrate_to_headroom{.below = 0.5, .gain = 0.05});
   of(placement::least_load{}, placement::stay_in_range{});
+  f([] {
+    return with_memory<fleet::llumnix>({.replicas = 6}, fleet::llumnix::config{.epoch_s = 1.5, .low = 4, .high = 5});
+  });
+  f([block] {
+    const partition::stage stages[] = {{.from = tokens{}, .to = 4 * block, .instances = 1},
+                                       {.from = 4 * block, .to = 8 * block, .instances = 1},
+                                       {.from = 8 * block, .to = partition::unbounded, .instances = 1}};
+    const cost::qoe_model model{{1e-2, 1e-3, 1e-6, 0, 1e-6}};
+    return with_memory<fleet::cascade<>>(
+        {.replicas = 6, .stages = 3, .requests = 80, .transfers = 8},
+        fleet::cascade<>::config{
+            .stages = stages, .refinement = {.rule = {model}, .fewest = 2}, .block_size = block, .outgoing = 2});
+  });
+  f([block] {
+    return with_memory<fleet::pools>({.replicas = 6, .requests = 80},
+                                     fleet::pools::config{.epoch_s = 0.7, .block_size = block});
+  });
 }
 
 }  // namespace tessera_test

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/log.hpp>
 #include <tessera/fleet/placing.hpp>
 #include <tessera/fleet/runtime.hpp>
@@ -10,6 +9,7 @@
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
+#include "support/told_router.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -30,33 +30,8 @@ using fleet::replica_id;
 using fleet::request_id;
 using fleet::request_view;
 
-// What no router knows is nowhere in what a controller is shown.
-template <class T>
-concept knows_the_output = requires(const T& r) { r.output; };
-static_assert(!knows_the_output<request_view>);
-
-using lines = std::vector<std::string>;
-
-/// A runtime that is told lines and answers in lines.
-struct told {
-  owned_storage<fleet::runtime_limits> storage;
-  fleet::runtime rt;
-
-  explicit told(fleet::controller& by, const fleet::runtime_settings& s = {},
-                const fleet::runtime_limits& l = {.book = {.replicas = 4, .reservations = 32}, .requests = 16})
-      : storage{storage_for<fleet::runtime>(l)}, rt{by, storage, s} {}
-
-  lines operator()(std::string_view line) {
-    event e;
-    const fleet::log_error wrong = fleet::read(line, e);
-    INFO(line);
-    REQUIRE(wrong.column == 0);
-    lines out;
-    fleet::log_line to;
-    for (const fleet::action& a : rt.handle(e)) out.emplace_back(fleet::write(a, to));
-    return out;
-  }
-};
+using tessera_test::lines;
+using tessera_test::told;
 
 using queue = fleet::placing<placement::join_shortest_queue>;
 
@@ -221,6 +196,33 @@ TEST_CASE("fleet runtime: events are told once, in order, and only where they be
   f("6 ended request=1");
   CHECK(by.since() == lines{"ended 1"});
   CHECK(f.rt.book().size() == 0);
+}
+
+/// Places on replica 0, and on 1 as soon as that is lost.
+class saving final : public fleet::controller {
+ public:
+  void arrived(const request_view& r, port& p) noexcept override { p.place(r.id, 0); }
+  void lost(const request_view& r, port& p) noexcept override { p.place(r.id, 1); }
+  void first_token(const request_view&, port&) noexcept override { ++first_tokens; }
+  int first_tokens = 0;
+};
+
+TEST_CASE("fleet runtime: a request that is placed as it is lost has its tokens as a prompt") {
+  saving by;
+  told f{by};
+  for (const char* line : {"0 joined replica=0 number=1 capacity=100", "0 joined replica=1 number=1 capacity=100"})
+    f(line);
+  CHECK(f("1 arrived request=7 prompt=16") == lines{"> place replica=0 request=7"});
+  f("1 progressed replica=0 request=7 count=16");
+  CHECK(by.first_tokens == 1);
+  CHECK(f("2 failed replica=0 number=1") == lines{"> place replica=1 request=7"});
+  CHECK(f.rt.book().at(1).waiting_blocks == blocks{2});
+  f("3 first_token replica=1 request=7");
+  CHECK(by.first_tokens == 2);
+  CHECK(f.rt.book().at(1).kv_held == blocks{3});
+  f("3 progressed replica=1 request=7 count=32");
+  CHECK(f.rt.book().at(1).kv_held == blocks{3});
+  CHECK(f.rt.find(7)->generated == tokens{32});
 }
 
 TEST_CASE("fleet runtime: alarms are due in order, before the event, and one that is set by one waits") {

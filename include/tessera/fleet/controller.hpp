@@ -13,12 +13,31 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 /// @file
 /// What decides about a whole fleet, and what it decides through.
 
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
+
+/// What `port::requests_at` calls for each request: a reference to a callable, which must outlive it.
+class request_visitor {
+ public:
+  /// Calls `f(request, may_move)`, which must not throw.
+  template <class F>
+    requires std::is_invocable_v<const F&, const request_view&, bool>
+  constexpr request_visitor(const F& f) noexcept  // NOLINT: a reference to it
+      : object_{&f}, call_{[](const void* object, const request_view& r, bool may_move) noexcept {
+          (*static_cast<const F*>(object))(r, may_move);
+        }} {}
+  /// Calls it.
+  void operator()(const request_view& r, bool may_move) const noexcept { call_(object_, r, may_move); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, const request_view&, bool) noexcept;
+};
 
 /// What a controller is handed with each event, and does not keep. It says what is believed of the fleet now, and takes
 /// what the controller wants done. `fleet::runtime` is one in front of engines, `sim::controlled` one in front of
@@ -33,10 +52,15 @@ class port {
 
   /// The time, in seconds.
   [[nodiscard]] virtual double now_s() const noexcept = 0;
-  /// The replicas that may be given a request which is on none, by number. O(replicas).
+  /// The replicas that may be given a request which is on none, by number. For a request without an `id`: those that
+  /// may be given requests at all. O(replicas).
   [[nodiscard]] virtual candidates<> replicas(const request_view& r) noexcept = 0;
   /// Where a request that runs could go on, and where it is; none if it cannot move now. O(replicas).
   [[nodiscard]] virtual destinations where_to(const request_view& r) noexcept = 0;
+  /// Calls `look(request, may_move)` for each of this router's requests that is on a replica, in no particular order.
+  /// `may_move`: as far as its replica is concerned, it can move now. It has a token there, is not on its way and does
+  /// not rest after a move. `look` must not call the port. O(requests there).
+  virtual void requests_at(replica_id id, const request_visitor& look) noexcept = 0;
   /// How old what is shown of a replica is, in seconds, apart from this router's own requests.
   [[nodiscard]] virtual double age_s(const view& v) const noexcept = 0;
   /// Requests that other routers have sent since the replicas reported, on average; see `placement::fill_to_level`.
@@ -77,6 +101,7 @@ class port {
 struct reading {
   bool phases = false;    ///< `slo_met`, `reasoning` and `fresh_answers`.
   bool prefixes = false;  ///< `cached_tokens`, `new_prefill_tokens` and `prefix_key`.
+  bool queues = false;    ///< `free_after_queue`.
 };
 
 /// Decides about a whole fleet: where requests go and go on, and what replicas do. Called per request and per report,

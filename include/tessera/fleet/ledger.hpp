@@ -314,6 +314,7 @@ class ledger : private detail::ledger_moves<Clock> {
   // Requests that run, described in ledger_moves.hpp: which may go on elsewhere, where to, and that they do.
   using base::ask_movers;
   using base::begin_move;
+  using base::each_at;
   using base::propose_moves;
   using base::where_to;
   // The replicas for a request that comes, for callers that choose by themselves.

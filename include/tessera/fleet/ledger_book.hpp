@@ -278,6 +278,7 @@ class ledger_book {
     v.fresh_answers = r.others.fresh_answers + r.counts.fresh_answers;
     const blocks free = r.total_room - own - r.counts.waiting_blocks;
     v.free_blocks = min(max(free, blocks{}), v.capacity);
+    v.free_after_queue = free - r.others.waiting_blocks;
     v.queued = r.counts.prefill.requests();
     v.prefill_backlog = r.others.prefill_flops + r.counts.prefill.flops(r.what.prefill.cost);
     v.time_phi = time_phi(id);

@@ -115,6 +115,19 @@ class ledger_moves : protected ledger_book<Clock> {
     return {{views_, left, n}, here, grows, h.size};
   }
 
+  /// Calls `look(request, may_leave)` for each request that is on a replica, in no particular order. `may_leave`: it
+  /// runs, is not on its way and does not rest, and requests may leave this replica. None if the replica is not there.
+  /// `look` must not change the book. O(requests there).
+  template <class Look>
+  void each_at(replica_id id, time_point now, Look look) const noexcept {
+    if (id >= limits_.replicas) return;
+    for (std::uint32_t i = replicas_[id].requests.first; i != no_index; i = book_.data()[i].there.after) {
+      const held& h = book_.data()[i];
+      if (h.stands == standing::incoming) continue;
+      look(h.request, h.stands == standing::here && h.started && !(now < h.rests_until) && gives(id));
+    }
+  }
+
   /// A request that runs is to go on at another replica. In one step its room is reserved there, and it is taken off
   /// its source. Carry it out, and say `moved`, or `release` it at its destination. O(1). Returns `unknown_request` if
   /// it is not there, and `busy` if it is on its way or rests. Returns `refused` if it has no token yet, or one of the

@@ -35,7 +35,7 @@ class placing final : public controller {
       phases = phases || placement_.reads().phases;
       prefixes = placement_.reads().prefixes;
     }
-    return {phases, prefixes};
+    return {.phases = phases, .prefixes = prefixes};
   }
 
   void arrived(const request_view& r, port& p) noexcept override {

@@ -288,8 +288,6 @@ class runtime final : private port {
     forget_offers();
   }
   void place_anew(known& r) noexcept {
-    r.before = r.view.generated;
-    r.has_first = false;
     if (reads_.prefixes) {
       const auto cached = [this](replica_id id) noexcept { return at_[id].cached; };
       book_.show_prefix(prefix<decltype(cached)>{r.view.prompt, r.view.prefix_key, cached});
@@ -414,6 +412,12 @@ class runtime final : private port {
     return book_.where_to(r.id, can ? r.where : no_replica,
                           [&](const view& v) noexcept { return at_[v.id].can.moves; });
   }
+  void requests_at(replica_id id, const request_visitor& look) noexcept override {
+    book_.each_at(id, now(), [&](request_id request, bool may_leave) noexcept {
+      const request_view& r = known_[known_.find(request)].view;
+      look(r, may_leave && r.movable && r.moves_to == no_replica && at_[id].can.moves);
+    });
+  }
   [[nodiscard]] double age_s(const view& v) const noexcept override { return now_s_ - v.reported_s; }
   [[nodiscard]] double others_sent() const noexcept override {
     const double elapsed_s = now_s_ - began_s_;
@@ -433,6 +437,8 @@ class runtime final : private port {
         book_.reserve(request, to, {.prompt = r.view.length(), .cached = cached, .starts_in = r.view.is}, now());
     if (!ok(s)) return s;
     r.view.where = to;
+    r.before = r.view.generated;
+    r.has_first = false;
     ++sent_;
     act({.what = action_kind::place, .replica = to, .request = request});
     return s;
@@ -443,6 +449,7 @@ class runtime final : private port {
     known& r = known_[i];
     if (asked_about_ != no_request && request != asked_about_) return status::refused;
     if (r.view.where == no_replica || !r.view.movable) return status::refused;
+    if (r.view.moves_to != no_replica) return status::busy;  // until its controller knows that it came to nothing
     if (!may(r.view.where, &abilities::moves, "it cannot move requests") ||
         !may(to, &abilities::moves, "it cannot move requests") ||
         (how == transfer::live && !may(r.view.where, &abilities::live_moves, "it cannot move requests that run"))) {

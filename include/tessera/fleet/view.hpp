@@ -27,6 +27,7 @@ struct view {
   blocks kv_held{};               ///< Blocks that the requests hold, on device and host; a shared block counts once.
   blocks waiting_blocks{};        ///< What they need besides; the router's own need their prompt until the first token.
   blocks free_blocks{};           ///< As reported, less what the router's own requests need more since.
+  blocks free_after_queue{};      ///< Free blocks less those that its queue waits for; negative: it waits for more.
   blocks capacity{};              ///< KV blocks of the replica.
   double phi = 1;                 ///< Phi_T of a prefill replica, Phi_S of any other; what waits counts as used.
   double time_phi = 1;            ///< Phi_T of any replica that joined with a budget, also of one that decodes as well.

@@ -155,6 +155,15 @@ const std::vector<instance_view>& cluster::candidates(const request& r) {
   return candidates_;
 }
 
+const std::vector<instance_view>& cluster::in_service() {
+  if (out_ == 0) return views_;
+  candidates_.clear();
+  for (const instance_view& v : views_) {
+    if (in_service(v.id)) candidates_.push_back(v);
+  }
+  return candidates_;
+}
+
 void cluster::look_at_phases() noexcept {
   for (std::size_t i = 0; i != instances_.size(); ++i) {
     if (!up(i)) continue;

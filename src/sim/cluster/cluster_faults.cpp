@@ -64,7 +64,6 @@ void cluster::die(std::size_t k) {
   const std::size_t i = f.instance;
   health& h = health_[i];
   h.queued_blocks = instances_[i].queued_blocks();
-  h.first_blocks = instances_[i].first_blocks();
   h.up = false;
   h.of = k;
   h.hangs_until_s = -no_event;
@@ -180,9 +179,7 @@ void cluster::sent_to_dead(std::size_t i, const instance_view& more) noexcept {
   v.kv_held += more.kv_held;
   v.free_blocks -= min(v.free_blocks, more.kv_held);
   v.phi = space_freeness(v);
-  health& h = health_[i];
-  h.queued_blocks += more.waiting_blocks;
-  if (h.first_blocks == blocks{}) h.first_blocks = more.waiting_blocks;
+  health_[i].queued_blocks += more.waiting_blocks;
 }
 
 }  // namespace sim

@@ -39,12 +39,21 @@ fleet::request_view request_view_of(const request& r) {
 class controlled::all_seeing final : public fleet::port {
  public:
   all_seeing(cluster& c, seated_controller by)
-      : by_{std::move(by)}, reads_{by_.decides->reads()}, c_{&c}, has_first_(c.requests().size()) {
+      : by_{std::move(by)},
+        reads_{by_.decides->reads()},
+        c_{&c},
+        has_first_(c.requests().size()),
+        asked_at_(c.requests().size()) {
     by_.decides->started(*this);
-    for (std::size_t i = 0; i != c.size(); ++i) joined(c, i);
+    for (std::size_t i = 0; i != c.size(); ++i) {
+      if (c.options().pools) c.show_role(i, c.options().pools->role_of(i));
+      joined(c, i);
+    }
   }
 
-  void joined(cluster& c, std::size_t i) { decides(c).joined(id(i), {.capacity = c.capacity(i)}, *this); }
+  void joined(cluster& c, std::size_t i) {
+    decides(c).joined(id(i), {.capacity = c.capacity(i), .role = c.views()[i].role}, *this);
+  }
   void failed(cluster& c, std::size_t i) {
     moves_.forget(i);
     decides(c).failed(id(i), *this);
@@ -55,13 +64,14 @@ class controlled::all_seeing final : public fleet::port {
         c, i, [](std::size_t) { return true; },
         [&](const decided_moves::decided& m) { by.move_failed(request_view_of(c.requests()[m.request]), *this); });
     by.reported(c.views()[i], *this);
+    ask_outgrown(c, i);
   }
   [[nodiscard]] std::size_t place(cluster& c, const request& r) {
     placed_.reset();
     has_first_[r.index] = false;
     decides(c).arrived(request_view_of(r), *this);
     TESSERA_ASSERT(placed_.has_value(), "a request is placed at once");
-    if (c.asks(r)) c.because(by_.places_by, compare_views(c.candidates(r), reads_.phases, reads_.prefixes));
+    if (c.asks(r)) c.because(by_.places_by, compare_views(c.candidates(r), reads_));
     return *placed_;
   }
   void first_token(cluster& c, const request& r) {
@@ -77,20 +87,42 @@ class controlled::all_seeing final : public fleet::port {
     by_.decides->may_move(request_view_of(r), fleet::move_reason::answers, *this);
     asked_about_ = fleet::no_request;
     if (looked_ && c.asks(r) && r.migration.stage == migration_stage::none) {
-      c.notify(r, event_kind::stays, r.where, why(), compare_views(c.candidates(r), reads_.phases));
+      c.notify(r, event_kind::stays, r.where, why(), seen_by_mover(r));
     }
   }
   /// Tells the controller about a request by one of its members.
   void notify(cluster& c, const request& r, void (fleet::controller::*what)(const fleet::request_view&, fleet::port&)) {
     (decides(c).*what)(request_view_of(r), *this);
   }
-  void woke(cluster& c, std::uint64_t alarm) { decides(c).woke(alarm, *this); }
+  void woke(cluster& c, std::uint64_t alarm) {
+    looked_.reset();
+    decides(c).woke(alarm, *this);
+  }
 
  private:
   [[nodiscard]] static fleet::replica_id id(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
   [[nodiscard]] fleet::controller& decides(cluster& c) noexcept {
     c_ = &c;
     return *by_.decides;
+  }
+  /// Asks about the requests of instance `i` that have outgrown its range, again at each block by which they grow.
+  void ask_outgrown(cluster& c, std::size_t i) {
+    const blocks end = c.views()[i].to;
+    if (end == fleet::endless) return;
+    outgrown_.clear();
+    for (const request* r : c.at(i).requests()) {
+      const blocks size = blocks_for(r->state().length, c.options().instance.limits.block_size);
+      if (size < end || size == asked_at_[r->index] || !may_migrate(*r)) continue;
+      asked_at_[r->index] = size;
+      outgrown_.push_back(r->index);
+    }
+    std::sort(outgrown_.begin(), outgrown_.end());
+    for (const std::size_t k : outgrown_) {
+      looked_.reset();
+      asked_about_ = k;
+      by_.decides->may_move(request_view_of(c.requests()[k]), fleet::move_reason::outgrown, *this);
+      asked_about_ = fleet::no_request;
+    }
   }
   [[nodiscard]] fleet::candidates<> as_candidates(const std::vector<instance_view>& all) {
     while (ids_.size() < all.size()) ids_.push_back(id(ids_.size()));
@@ -101,16 +133,26 @@ class controlled::all_seeing final : public fleet::port {
                        looked_->second.count());
   }
 
+  /// What is compared of the instances for a move: no prefixes.
+  [[nodiscard]] comparison seen_by_mover(const request& r) {
+    return compare_views(c_->candidates(r), {.phases = reads_.phases, .queues = reads_.queues});
+  }
+  void look() {
+    if (reads_.phases) c_->look_at_phases();
+    if (reads_.queues) c_->look_at_queues();
+  }
+
   [[nodiscard]] double now_s() const noexcept override { return c_->now_s(); }
   [[nodiscard]] fleet::candidates<> replicas(const fleet::request_view& v) noexcept override {
+    look();
+    if (v.id == fleet::no_request) return as_candidates(c_->in_service());
     const request& r = c_->requests()[v.id];
     if (reads_.prefixes) c_->look_at_prefixes(r);
-    if (reads_.phases) c_->look_at_phases();
     return as_candidates(c_->candidates(r));
   }
   [[nodiscard]] fleet::destinations where_to(const fleet::request_view& v) noexcept override {
     const request& r = c_->requests()[v.id];
-    if (reads_.phases) c_->look_at_phases();
+    look();
     const std::vector<instance_view>& all = c_->candidates(r);
     const auto here = std::find_if(all.begin(), all.end(), [&](const instance_view& i) { return i.id == r.where; });
     if (here == all.end() || !is_live(r.state().life) || r.migration.stage != migration_stage::none) {
@@ -120,6 +162,10 @@ class controlled::all_seeing final : public fleet::port {
     const blocks grows = max(moves - c_->at(r.where).blocks_held(r), blocks{});
     looked_ = {grows, moves};
     return {as_candidates(all), static_cast<std::size_t>(here - all.begin()), grows, moves};
+  }
+  void requests_at(fleet::replica_id i, const fleet::request_visitor& look) noexcept override {
+    if (i >= c_->size()) return;
+    for (const request* r : c_->at(i).requests()) look(request_view_of(*r), may_migrate(*r));
   }
   [[nodiscard]] double age_s(const fleet::view& /*v*/) const noexcept override { return 0; }
   [[nodiscard]] double others_sent() const noexcept override { return 0; }
@@ -142,7 +188,7 @@ class controlled::all_seeing final : public fleet::port {
       moves_.add({c_->now_s(), r.index, r.where, to, how});
       return status::ok;
     }
-    if (c_->asks(r) && looked_) c_->because(why(), compare_views(c_->candidates(r), reads_.phases));
+    if (c_->asks(r) && looked_) c_->because(why(), seen_by_mover(r));
     return (how == fleet::transfer::live ? c_->migrate(r, to) : c_->move(r, to)) ? status::ok : status::refused;
   }
   status cancel_move(fleet::request_id which) noexcept override {
@@ -152,8 +198,18 @@ class controlled::all_seeing final : public fleet::port {
     c_->cut_migration(r);
     return status::ok;
   }
-  status set_role(fleet::replica_id, control::role) noexcept override { return status::refused; }
-  status set_length_range(fleet::replica_id, blocks, blocks) noexcept override { return status::refused; }
+  status set_role(fleet::replica_id i, control::role role) noexcept override {
+    if (asked_about_ != fleet::no_request) return status::busy;
+    if (i >= c_->size() || c_->views()[i].role == role) return status::refused;
+    c_->show_role(i, role);
+    return status::ok;
+  }
+  status set_length_range(fleet::replica_id i, blocks from, blocks to) noexcept override {
+    TESSERA_ASSERT(blocks{} <= from && from < to, "a range of lengths is not empty");
+    if (i >= c_->size()) return status::refused;
+    c_->show_range(i, from, to);
+    return status::ok;
+  }
   status set_prefill_budget(fleet::replica_id i, tokens most) noexcept override {
     if (i >= c_->size()) return status::refused;
     c_->bound_prompts(i, most);
@@ -169,8 +225,10 @@ class controlled::all_seeing final : public fleet::port {
 
   seated_controller by_;
   fleet::reading reads_;
-  cluster* c_;                   // During a call.
-  std::vector<bool> has_first_;  // By request: a token since it was placed.
+  cluster* c_;                    // During a call.
+  std::vector<bool> has_first_;   // By request: a token since it was placed.
+  std::vector<blocks> asked_at_;  // By request: its size when it was last asked about as outgrown.
+  std::vector<std::size_t> outgrown_{};
   std::vector<fleet::replica_id> ids_{};
   std::optional<std::size_t> placed_{};
   std::optional<std::pair<blocks, blocks>> looked_{};  // At where the request at hand could go: grows, moves.

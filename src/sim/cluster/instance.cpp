@@ -46,16 +46,6 @@ blocks instance::queued_blocks() const {
   return sum;
 }
 
-blocks instance::first_blocks() const {
-  const request* first = nullptr;
-  if (started()) {
-    engine_->for_each_waiting([&first](const request& r) {
-      if (first == nullptr && r.state().row == no_index) first = &r;
-    });
-  }
-  return first == nullptr ? blocks{} : blocks_for(first->state().length, options_->limits.block_size);
-}
-
 status instance::submit(request& r, double arrived_s) {
   start();
   r.prefills = true;

@@ -8,12 +8,26 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
+
+namespace {
+
+/// Orders the alarms at which an instance has its role.
+constexpr std::uint64_t about_roles = std::numeric_limits<std::uint64_t>::max() - 1;
+
+void call_about_role(cluster& c, double delay_s, std::uint64_t change) {
+  const std::uint64_t before = c.alarms_are_of(about_roles);
+  c.call_after(delay_s, change);
+  c.alarms_are_of(before);
+}
+
+}  // namespace
 
 routers::router::router(seated_controller what, const fleet::runtime_limits& l, const fleet::runtime_settings& s)
     : by{std::move(what)},
@@ -40,6 +54,7 @@ routers::routers(cluster& c, const routing& how, const controller_maker& make) :
         make(c.options(), {.router = k, .routers = how.routers, .instances = c.size()}),
         fleet::runtime_limits{.book = {.replicas = c.size(), .reservations = 2 * requests}, .requests = requests}, s));
   }
+  if (const placement::prefill_worker& own = all_.front()->by.prefill; own.budget.flops() > 0) how_.prefill = own;
   before_.resize(c.requests().size());
   lives_.resize(c.size());
   epochs_.resize(c.size());
@@ -69,6 +84,10 @@ fleet::replica_id routers::notify(cluster& c, std::size_t k, const fleet::event&
         if (!moves_.remove(r.index) && r.migration.stage != migration_stage::none) c.cut_migration(r);
         break;
       }
+      case fleet::action_kind::set_role:
+        changing_.push_back({k, a.replica});
+        call_about_role(c, how_.action_s, changing_.size() - 1);
+        break;
       case fleet::action_kind::set_prefill_budget: c.bound_prompts(a.replica, tokens{a.low}); break;
       default: break;  // what an instance cannot, and what is said alone
     }
@@ -132,11 +151,16 @@ std::size_t routers::place(cluster& c, const request& r) {
   before_[r.index] = r.generated();
   const fleet::replica_id to = notify(c, of(r), e);
   TESSERA_ASSERT(to != fleet::no_replica, "a request is placed at once");
-  if (c.asks(r)) c.because(by.by.places_by, compare_views(seen, reads.phases, reads.prefixes));
+  if (c.asks(r)) c.because(by.by.places_by, compare_views(seen, reads));
   return to;
 }
 
 void routers::alarm(cluster& c, std::uint64_t what) {
+  if (c.alarm_is_of() == about_roles) {
+    const role_change& now = changing_[static_cast<std::size_t>(what)];
+    notify(c, now.router, event_on(c, fleet::event_kind::role_changed, now.instance));
+    return;
+  }
   if (what < c.size()) return report(c, static_cast<std::size_t>(what));
   notify(c, static_cast<std::size_t>(what) - c.size(), {.at_s = c.now_s(), .what = fleet::event_kind::clock});
 }
@@ -223,12 +247,16 @@ void routers::returned(cluster& c, std::size_t i) {
   ++lives_[i];
   epochs_[i] = 0;
   const bool by_time = how_.prefill.budget.flops() > 0;
+  const std::optional<pool_sizes>& pools = c.options().pools;
   fleet::event e = event_on(c, fleet::event_kind::joined, i);
   e.number = lives_[i];
   e.joins = {.capacity = c.capacity(i),
-             .role = by_time ? control::role::prefill : control::role::mixed,
+             .role = pools     ? pools->role_of(i)
+                     : by_time ? control::role::prefill
+                               : control::role::mixed,
+             .elastic = pools && pools->role_of(i) == control::role::mixed,
              .prefill = how_.prefill,
-             .can = {.roles = false, .orders = false}};
+             .can = {.roles = pools && how_.routers == 1, .orders = false}};
   tell_all(c, e);
 }
 

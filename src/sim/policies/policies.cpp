@@ -33,7 +33,6 @@ std::vector<policy> published_policies() {
       continuum(),
       kvflow(),
       llumnix(),
-      llumnix_published(),
       cascade(),
       cascade_steady(),
       due_first_policy("due-first"),

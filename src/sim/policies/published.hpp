@@ -55,7 +55,6 @@ policy continuum();
 policy kvflow();
 
 policy llumnix();
-policy llumnix_published();
 
 policy cascade();
 policy cascade_steady();

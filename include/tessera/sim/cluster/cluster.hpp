@@ -96,6 +96,8 @@ class cluster {
   /// Those of the views that a policy may choose from for `r`: of instances that take it. By instance, at least one.
   /// O(1) while all take everything, else O(instances). Valid until the next call.
   [[nodiscard]] const std::vector<instance_view>& candidates(const request& r);
+  /// The views of all instances that are in service, as `candidates`.
+  [[nodiscard]] const std::vector<instance_view>& in_service();
   /// Whether requests may be sent to instance `i`: it is not known to be dead. O(1).
   [[nodiscard]] bool in_service(std::size_t i) const noexcept { return health_[i].in_service; }
   /// Whether instance `i` is alive. No policy knows it, see `in_service`. O(1).
@@ -108,10 +110,6 @@ class cluster {
   /// `instance::queued_blocks`, as policies see it. For a dead instance: as it was, with what was sent there since.
   [[nodiscard]] blocks queued_blocks(std::size_t i) const noexcept {
     return up(i) ? instances_[i].queued_blocks() : health_[i].queued_blocks;
-  }
-  /// `instance::first_blocks`, in the same way.
-  [[nodiscard]] blocks first_blocks(std::size_t i) const noexcept {
-    return up(i) ? instances_[i].first_blocks() : health_[i].first_blocks;
   }
   /// Instance `i`, to look at.
   [[nodiscard]] const instance& at(std::size_t i) const noexcept { return instances_[i]; }
@@ -132,6 +130,10 @@ class cluster {
   void notify(const request& r, event_kind what, std::size_t where, std::string why = {}, comparison seen = {});
   /// Brings the phases in the views up to date. O(answering requests).
   void look_at_phases() noexcept;
+  /// Brings `free_after_queue` in the views up to date. O(requests).
+  void look_at_queues() noexcept {
+    for (instance_view& v : views_) v.free_after_queue = v.free_blocks - queued_blocks(v.id);
+  }
 
   /// Brings into the views what each instance has of the prompt of `r`. O(instances log blocks of the prompt).
   void look_at_prefixes(const request& r);
@@ -160,6 +162,14 @@ class cluster {
 
   /// Steps of instance `i` that begin from now on have `most` tokens for prompts (`instance_options::prefill_budget`).
   void bound_prompts(std::size_t i, tokens most) noexcept { instances_[i].bound_prompts(most); }
+
+  /// Policies see this range of lengths of instance `i` from now on; it serves any.
+  void show_range(std::size_t i, blocks from, blocks to) noexcept {
+    views_[i].from = from;
+    views_[i].to = to;
+  }
+  /// Policies see this role of instance `i` from now on; it does both phases.
+  void show_role(std::size_t i, control::role role) noexcept { views_[i].role = role; }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
   void call_after(double delay_s, std::uint64_t what) { alarms_.push({now_s_ + delay_s, alarms_set_++, what, owner_}); }
@@ -273,8 +283,7 @@ class cluster {
     double returns_s = no_event;  ///< When it is back, if it is dead.
     double hangs_until_s = -no_event;
     std::vector<asking> asked{};  ///< Were there when it died, or were sent there since. Its death is not known yet.
-    blocks queued_blocks{};       ///< If it is dead: what the requests that wait there need, and the first of them.
-    blocks first_blocks{};
+    blocks queued_blocks{};       ///< If it is dead: what the requests that wait there need.
   };
   /// Something that happens to an instance.
   struct fault_event {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/controller.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/cluster/routing.hpp>
@@ -25,9 +26,26 @@ struct seated_controller {
   std::shared_ptr<fleet::controller> decides;  ///< Not null.
   std::string places_by{};                     ///< How it places requests.
   std::string moves_by{};                      ///< How it moves requests.
+  /// With a budget: what prompts cost, for Phi_T, instead of `routing::prefill`.
+  placement::prefill_worker prefill{.cost = {}, .budget = {}};
 };
 /// Makes the controller of a router.
 using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
+
+/// A controller with memory of its own, sized by `limits`. Allocates. @tparam Controller is made from what
+/// `storage_for` returns, and `args`.
+template <class Controller, class... Args>
+[[nodiscard]] std::shared_ptr<fleet::controller> make_controller(const typename Controller::limits& limits,
+                                                                 const Args&... args) {
+  struct owner {
+    owned_storage<typename Controller::limits> storage;
+    Controller decides;
+    owner(const typename Controller::limits& l, const Args&... a)
+        : storage{storage_for<Controller>(l)}, decides{storage, a...} {}
+  };
+  const auto all = std::make_shared<owner>(limits, args...);
+  return {all, &all->decides};
+}
 
 /// A request as its router knows it.
 [[nodiscard]] fleet::request_view request_view_of(const request& r);
@@ -40,8 +58,9 @@ using controller_maker = std::function<seated_controller(const cluster_options&,
 /// at that moment. A router's book at age 0 would show something else. Between two reports a book estimates what its
 /// own requests hold, and only the instance knows of chunks, preemption and shared blocks.
 ///
-/// An instance serves, moves requests and bounds its prompts per step. It does not change its role or its order, and
-/// nothing else plans. Each request must be placed at once.
+/// An instance serves, moves requests and bounds its prompts per step. Its role and its range of lengths are what
+/// controllers see of it; it serves all that is sent there. Its order does not change, and nothing else plans. Each
+/// request must be placed at once.
 class controlled : public cluster_control {
  public:
   /// @param make makes the controllers, when the run begins.

@@ -114,9 +114,6 @@ class instance {
   /// counts. O(requests).
   [[nodiscard]] blocks queued_blocks() const;
 
-  /// Blocks that the first of those needs which does not start in the step under way. O(requests).
-  [[nodiscard]] blocks first_blocks() const;
-
   /// Blocks for the tokens that the requests have which are here, whether they hold them or not. O(1).
   [[nodiscard]] blocks needed_blocks() const noexcept { return needed_; }
 

@@ -54,7 +54,9 @@ class placed : public controlled {
           if (const auto& other = o.placement) {
             using by_name = fleet::placing<detail::chosen_by_name, Migration>;
             s.decides = std::make_shared<by_name>(
-                detail::chosen_by_name{other->make(seat), {other->reads_phases, other->reads_prefixes}}, migration);
+                detail::chosen_by_name{other->make(seat),
+                                       {.phases = other->reads_phases, .prefixes = other->reads_prefixes}},
+                migration);
             s.places_by = fmt::format("{}: {}", other->name, other->summary);
             return s;
           }

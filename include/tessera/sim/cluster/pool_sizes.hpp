@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/control/telemetry.hpp>
 #include <tessera/sim/error.hpp>
 
 #include <fmt/format.h>
@@ -21,6 +22,11 @@ struct pool_sizes {
   std::size_t decode = 4;   ///< Workers that only decode.
   std::size_t mixed = 0;    ///< Workers that do either, as the policy says.
 
+  /// The pool of instance `i`: those that prefill come first, then those that decode.
+  [[nodiscard]] constexpr control::role role_of(std::size_t i) const noexcept {
+    if (i < prefill) return control::role::prefill;
+    return i < prefill + decode ? control::role::decode : control::role::mixed;
+  }
   /// How many there are.
   [[nodiscard]] constexpr std::size_t instances() const noexcept { return prefill + decode + mixed; }
   /// Memberwise.

@@ -24,7 +24,8 @@ namespace sim {
 /// An instance reports every `report_s` seconds, one instance after the other. Reports arrive at once and say which
 /// load is of which router. All routers know that an instance is dead when the cluster does. What an instance has
 /// cached is known as it is. An action of a router is carried out `action_s` later. A request is on its way for that
-/// long, and a move begins at the first step after it.
+/// long, and a move begins at the first step after it. A role takes as long; if there are several routers, none changes
+/// any, because the others would not hear of it.
 ///
 /// Requests go to the routers in turn.
 class routers {
@@ -79,9 +80,15 @@ class routers {
   void begin_moves(cluster& c, std::size_t i, fleet::request_id only);
   [[nodiscard]] std::vector<instance_view> shown_to(const cluster& c, const request& r) const;
 
+  struct role_change {
+    std::size_t router;
+    std::size_t instance;
+  };
+
   routing how_;
   std::vector<std::unique_ptr<router>> all_{};
   decided_moves moves_{};
+  std::vector<role_change> changing_{};  // In the order in which they were decided, those that are done included.
   std::vector<std::uint64_t> lives_{};   // By instance.
   std::vector<std::uint64_t> epochs_{};  // By instance.
   std::vector<fleet::load> own_{};       // By router, of the instance that reports.

@@ -43,8 +43,9 @@ struct policy {
   std::string placement{};          ///< Name of the placement of new requests; empty: as `cluster_options` says.
   std::size_t least_instances = 1;  ///< The fewest instances that it can run on.
   std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< The most instances that it can run on.
-  std::size_t pools = 0;  ///< The number of pools that it divides the instances into, as in
-                          ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
+  std::size_t pools = 0;       ///< The number of pools that it divides the instances into, as in
+                               ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
+  bool knows_routers = false;  ///< Its own placement is a `fleet::controller`: routers may stand in front.
   std::vector<policy_parameter> parameters = {};  ///< Parameters that can be set by name.
 };
 
@@ -100,6 +101,9 @@ template <class Scheduler, class Make>
 
 /// The same policy, reading `cluster_options::pools`: 2 or 3 pools.
 [[nodiscard]] policy with_pools(policy p, std::size_t pools);
+
+/// The same policy, with a placement of its own that works behind routers (`cluster_options::routed`).
+[[nodiscard]] policy with_routers(policy p);
 
 /// The same policy, for requests with scores only.
 [[nodiscard]] policy needing_scores(policy p);

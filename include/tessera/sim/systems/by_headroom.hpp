@@ -112,7 +112,7 @@ class by_headroom : public cluster_control {
     const std::size_t to = chosen.id;
     if (c.asks(r) && cached) {
       c.because("the least queue + uncached prompt * (requests + 1), in work; part of the prompt is cached",
-                sim::compare_views(instances, false, true));
+                sim::compare_views(instances, {.prefixes = true}));
     } else if (c.asks(r)) {
       comparison seen{.columns = {"requests", "Phi_T", "Phi_S", "adds, s"}};
       for (std::size_t i = 0; i != instances.size(); ++i) {

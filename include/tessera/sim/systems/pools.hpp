@@ -73,9 +73,7 @@ class pools {
     for (std::size_t i = 0; i != sizes.prefill + sizes.decode + sizes.mixed; ++i) {
       pool_worker w;
       w.id = i;
-      w.role = i < sizes.prefill                  ? control::role::prefill
-               : i < sizes.prefill + sizes.decode ? control::role::decode
-                                                  : control::role::mixed;
+      w.role = sizes.role_of(i);
       w.elastic = w.role == control::role::mixed;
       workers_.push_back(w);
     }
