@@ -45,6 +45,8 @@ class Front:
         self._engines = engines
         router = fleet.Router(
             o["policy"],
+            controller=o["controller"],
+            record=o["record"],
             block_size=o["block_size"],
             tight=o["tight"],
             timeouts=fleet.Timeouts(token=o["hang"], first=o["first"]),
@@ -76,7 +78,7 @@ def deploy(o: argparse.Namespace) -> Any:
         }
     else:
         options = {"block_size": o.block_size, **json.loads(o.engine_options)}
-        events = o.policy in ("lmetric", "prefix_affinity")
+        events = (o.controller or o.policy).replace("_", "-") in ("lmetric", "prefix-affinity", "dual-map")
         engine = {
             "model": o.model,
             "moves": o.moves,
@@ -105,7 +107,9 @@ def deploy(o: argparse.Namespace) -> Any:
     return Front.bind(
         engines.bind(o.engine, engine),
         {
-            "policy": o.policy,
+            "policy": None if o.controller else o.policy,
+            "controller": o.controller,
+            "record": o.record,
             "block_size": o.block_size,
             "tight": o.tight if o.moves else 0,
             "hang": o.hang,
@@ -141,7 +145,13 @@ def options(words: list[str]) -> argparse.Namespace:
         default="least_load",
         help="where requests go",
     )
-    p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Ledger's")
+    p.add_argument(
+        "--controller",
+        choices=fleet.controllers,
+        help="what decides about the fleet, by its name in `replay`; in the place of --policy",
+    )
+    p.add_argument("--record", help="a file for all events and actions; python -m tessera.fleet replay reads it")
+    p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Runtime's")
     p.add_argument(
         "--moves",
         action="store_true",
@@ -202,7 +212,13 @@ def options(words: list[str]) -> argparse.Namespace:
         except ValueError as error:
             p.error(f"--{name.replace('_', '-')} is JSON, an object: {error}")
     try:
-        fleet.Router(o.policy, block_size=o.block_size, tight=o.tight, **settings(o))
+        fleet.Router(
+            None if o.controller else o.policy,
+            controller=o.controller,
+            block_size=o.block_size,
+            tight=o.tight,
+            **settings(o),
+        )
     except (TypeError, ValueError) as error:
         p.error(f"--settings are those of tessera.fleet.Router: {error}")
     if o.engine == "vllm":

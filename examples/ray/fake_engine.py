@@ -83,6 +83,9 @@ class _Sequence:
 class FakeEngine:
     """A replica as `tessera.fleet.Router` takes it. `peers`: engines that can give it KV, by name."""
 
+    #: What it cannot do, though it has the methods.
+    cannot: tuple[str, ...] = ()
+
     def __init__(
         self,
         name: str = "fake",
@@ -139,6 +142,9 @@ class FakeEngine:
         self.hung = False
         self.slow = 1.0
         self.lie: Callable[[Report], Report] | None = None
+        #: What it was told, by name, and its own budget.
+        self.told: dict[str, Any] = {}
+        self._own_budget = budget
         self._cache: OrderedDict[int, None] = OrderedDict()  # states at the ends of blocks
         self._events: list[tuple[Any, ...]] = []
         self._keys = itertools.count(1)
@@ -210,6 +216,21 @@ class FakeEngine:
 
     async def fence(self) -> None:
         self.kill()
+
+    async def become(self, role: str) -> None:
+        self.told["role"] = role
+
+    async def set_prefill_budget(self, tokens: int) -> None:
+        """Bounds a step's tokens, of which those of decodes are few."""
+        self.told["prefill_budget"] = tokens
+        self.budget = tokens or self._own_budget
+
+    async def set_order(self, parameter: str, value: float) -> None:
+        """Its order is first come, first served: the parameters change nothing."""
+        self.told[parameter] = value
+
+    async def set_length_range(self, first: int, last: int | None) -> None:
+        self.told["lengths"] = (first, last)
 
     # -- faults
 

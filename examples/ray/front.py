@@ -41,6 +41,7 @@ class RayReplica:
 
     def __init__(self, handle: DeploymentHandle, name: str, actor: Any, pid: int) -> None:
         self._stream = handle.options(stream=True, method_name="stream")
+        self._tell = handle.options(method_name="tell")
         self._name = name
         self._actor = actor
         #: For people.
@@ -74,6 +75,23 @@ class RayReplica:
         finally:
             # To drop it would not stop the engine.
             response.cancel()
+
+    async def _told(self, method: str, *what: Any) -> None:
+        why = await self._tell.remote({"pin": self._name, "method": method, "what": what})
+        if why:
+            raise RuntimeError(why)
+
+    async def become(self, role: str) -> None:
+        await self._told("become", role)
+
+    async def set_prefill_budget(self, tokens: int) -> None:
+        await self._told("set_prefill_budget", tokens)
+
+    async def set_order(self, parameter: str, value: float) -> None:
+        await self._told("set_order", parameter, value)
+
+    async def set_length_range(self, first: int, last: int | None) -> None:
+        await self._told("set_length_range", first, last)
 
     async def fence(self) -> None:
         """An engine that hangs, or that has a dead core, is killed; Ray starts another. A worker may serve KV for a
@@ -148,6 +166,7 @@ def take(
             name,
             RayReplica(handle, name, replica._actor_handle, said["pid"]),
             said["capacity"],
+            can=said.get("can"),
             **join,
         )
         seen[name] = router.now()

@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Refused, Report, takes
+from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Refused, Report, abilities_of, takes, notify
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,19 @@ class Engine:
             "free": said.free,
             "events": [*said.events],
             "capacity": self._engine.blocks,
+            "can": [what for what in abilities_of(self._engine) if what not in self._engine.cannot],
             "pid": os.getpid(),
         }
+
+    async def notify(self, said: dict[str, Any]) -> str:
+        """What a controller wants of it: a method and its arguments. Returns why not; "" if it is done."""
+        if said.get("misrouted"):
+            return f"{said['pin']} is not there"
+        try:
+            await notify(self._engine, said["method"], *said["what"])
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     async def check_health(self) -> None:
         if self._engine.core_dead:
@@ -154,6 +165,10 @@ class VllmEngine:
         self.blocks: int = cache.num_gpu_blocks - 1  # block 0 belongs to no request
         self.block_size: int = cache.block_size
         self.vocabulary: int = self._llm.vllm_config.model_config.get_vocab_size()
+        #: What it cannot do, though it has the methods.
+        self.cannot: tuple[str, ...] = () if moves else ("moves", "live_moves")
+        if not takes_options(self._llm):
+            self.cannot += ("budgets", "orders")
         self._events: Any = None
         if events:
             from kv_events import KvEvents
@@ -246,6 +261,10 @@ class VllmEngine:
         finally:
             self._all.pop(name, None)
 
+    async def set_option(self, name: str, value: float) -> None:
+        """An option of the scheduler, while it runs."""
+        await importlib.import_module("tessera.vllm").set_option(self._llm, name, value)
+
     async def report(self) -> Report:
         if self.core_dead:
             raise RuntimeError("the engine is dead")
@@ -278,6 +297,12 @@ def scheduling(policy: str, end_of_reasoning: int | None) -> dict[str, Any]:
     if end_of_reasoning is None or policy not in knows_phases:
         return {"policy": policy}
     return {"policy": policy, "end_of_reasoning": end_of_reasoning}
+
+
+def takes_options(llm: Any) -> bool:
+    """Whether options of a running scheduler can be changed: tessera's, of a version that can."""
+    has = hasattr(importlib.import_module("tessera.vllm"), "set_option")
+    return has and "tessera" in str(llm.vllm_config.scheduler_config.scheduler_cls)
 
 
 def failure_of(error: Exception, dead: bool) -> Failure:

@@ -44,6 +44,7 @@
 #include <tessera/fleet/choices.hpp>
 #include <tessera/fleet/controller.hpp>
 #include <tessera/fleet/event.hpp>
+#include <tessera/fleet/following.hpp>
 #include <tessera/fleet/keyed_pool.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "fleet/book.hpp"
 #include "fleet/checks.hpp"
-#include "fleet/policies.hpp"
 #include "fleet/prefixes.hpp"
+#include "fleet/runtime.hpp"
 
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/retry.hpp>
@@ -67,10 +66,19 @@ std::int64_t length_of(std::int64_t n, const char* name, std::int64_t least) {
   return whole(n, name, least, fleet::greatest_count);
 }
 
-template <std::size_t N>
-nb::tuple words(const std::string_view (&all)[N]) {
+template <class Names>
+nb::tuple words(const Names& all) {
   nb::list names;
-  for (const std::string_view name : all) names.append(nb::str(name.data(), name.size()));
+  for (const auto& one : all) {
+    const std::string_view name = [&] {
+      if constexpr (requires { one.name; }) {
+        return one.name;
+      } else {
+        return one;
+      }
+    }();
+    names.append(nb::str(name.data(), name.size()));
+  }
   return nb::tuple(names);
 }
 
@@ -79,70 +87,83 @@ nb::tuple words(const std::string_view (&all)[N]) {
 
 NB_MODULE(_fleet, m) {
   using namespace tessera_python;
-  m.doc() = "The book of a router before engines; use tessera.fleet.";
-  m.attr("policies") = words(policy_names);
+  m.doc() = "Controllers in front of engines; use tessera.fleet.";
+  m.attr("controllers") = words(controllers);
   m.attr("moves") = words(move_names);
 
-  nb::class_<book>(m, "Ledger", "The book of one router, and the policy that reads it.")
+  nb::class_<event_value>(m, "Event", "What has happened, as a value.")
+      .def(nb::init<const std::string&, double, const nb::kwargs&>(), nb::arg("kind"), nb::arg("at"),
+           nb::arg("members"))
+      .def_prop_ro("kind", &event_value::kind)
+      .def_prop_ro("at", &event_value::at)
+      .def_prop_ro("request", &event_value::request)
+      .def_prop_ro("replica", &event_value::replica)
+      .def("__str__", &event_value::text)
+      .def("__repr__", &event_value::text);
+
+  nb::class_<action_value>(m, "Action", "What a controller wants done, as a value.")
+      .def_prop_ro("kind", &action_value::kind)
+      .def_prop_ro("replica", &action_value::replica)
+      .def_prop_ro("source", &action_value::source)
+      .def_prop_ro("request", &action_value::request)
+      .def_prop_ro("how", &action_value::how)
+      .def_prop_ro("role", &action_value::role)
+      .def_prop_ro("parameter", &action_value::parameter)
+      .def_prop_ro("low", &action_value::low)
+      .def_prop_ro("high", &action_value::high)
+      .def_prop_ro("number", &action_value::number)
+      .def_prop_ro("value", &action_value::amount)
+      .def_prop_ro("why", &action_value::why)
+      .def("__eq__", &action_value::equals, nb::arg("other").none())
+      .def("__str__", &action_value::text)
+      .def("__repr__", &action_value::text);
+
+  m.def("parse", &parse, nb::arg("line"), "The Event or Action of a line of a log, or (column, what belongs there).");
+
+  nb::class_<runtime>(m, "Runtime", "A controller in front of engines: events in, actions out.")
       .def(nb::init<const std::string&, const std::optional<std::string>&, std::int64_t, std::int64_t, std::int64_t,
                     double, double, double, std::int64_t, std::int64_t, std::int64_t, std::uint64_t, double, double,
-                    std::int64_t, double, std::int64_t>(),
-           nb::arg("policy"), nb::kw_only(), nb::arg("moves") = nb::none(), nb::arg("replicas") = 64,
+                    std::int64_t, double, std::int64_t, double, std::int64_t, std::int64_t, bool, bool>(),
+           nb::arg("controller"), nb::kw_only(), nb::arg("moves") = nb::none(), nb::arg("replicas") = 64,
            nb::arg("reservations") = 4096, nb::arg("block_size") = 16, nb::arg("lease") = 60.0,
            nb::arg("silence") = 5.0, nb::arg("rest") = 2.0, nb::arg("moving") = 8, nb::arg("tight") = 0,
            nb::arg("quantum") = 500, nb::arg("seed") = 1, nb::arg("bound") = 1.25, nb::arg("expected") = 0.0,
-           nb::arg("demand") = 0, nb::arg("theta") = 0.62, nb::arg("cooldown") = 20)
-      .def("join", &book::join, nb::arg("id"), nb::arg("incarnation"), nb::arg("capacity"), nb::arg("now"),
-           nb::arg("prefill_budget") = 0.0, nb::arg("prefill_square") = 0.0, nb::arg("role") = "mixed",
-           nb::arg("elastic") = false, "A replica comes: \"ok\", \"busy\" or \"refused\".")
-      .def("drain", &book::drain, nb::arg("id"), "It takes no new requests. False if it is not there.")
-      .def("lost", &book::lost, nb::arg("id"), nb::arg("incarnation"), "A connection to the replica has failed.")
-      .def("fence", &book::fence, nb::arg("id"), nb::arg("incarnation"),
-           "It is dead for sure: (request, tokens, where it was going to) of all that it had; None if it is not there.")
-      .def("asked", &book::asked, nb::arg("id"), "It is asked for a report now.")
-      .def("receive", &book::receive, nb::arg("id"), nb::arg("incarnation"), nb::arg("epoch"), nb::arg("all"),
+           nb::arg("demand") = 0, nb::arg("theta") = 0.62, nb::arg("cooldown") = 20, nb::arg("epoch") = 0.0,
+           nb::arg("router") = 0, nb::arg("routers") = 1, nb::arg("shares") = false, nb::arg("follows") = false)
+      .def("handle", &runtime::handle, nb::arg("event"), "Something has happened: what is to be done.")
+      .def("follow", &runtime::follow, nb::arg("event"), nb::arg("recorded"),
+           "The book goes by the recorded actions: what the controller would have done.")
+      .def("arrived", &runtime::arrived, nb::arg("request"), nb::arg("prompt"), nb::arg("now"), nb::kw_only(),
+           nb::arg("generated") = 0, nb::arg("cached") = nb::none(), nb::arg("excluded") = nb::none(),
+           nb::arg("prefix_key") = 0, nb::arg("reasons") = false, nb::arg("movable") = true, nb::arg("expected") = 0,
+           nb::arg("spread") = 0, nb::arg("limit") = 0, nb::arg("session") = 0, nb::arg("tenant") = 0,
+           nb::arg("calls_tools") = false, "A request is to be placed, new or again.")
+      .def("progressed", &runtime::progressed, nb::arg("request"), nb::arg("replica"), nb::arg("count"), nb::arg("now"),
+           "It has that many tokens in all.")
+      .def("reported", &runtime::reported, nb::arg("replica"), nb::arg("incarnation"), nb::arg("epoch"), nb::arg("all"),
            nb::arg("now"), nb::arg("own") = nb::none(), nb::arg("free") = nb::none(), nb::arg("slo_met") = true,
-           "A report has come: what became of it.")
-      .def("set_range", &book::set_range, nb::arg("id"), nb::arg("first"), nb::arg("last"),
-           "It serves requests of at least `first` blocks, and less than `last`.")
-      .def("rank", &book::rank, nb::arg("prompt"), nb::arg("choices") = 1, nb::arg("cached") = nb::none(),
-           nb::arg("prefix_key") = 0, nb::arg("only") = nb::none(), nb::arg("avoid") = nb::none(),
-           "The replicas for a request, best first.")
-      .def("reserve", &book::reserve, nb::arg("request"), nb::arg("id"), nb::arg("prompt"), nb::arg("now"),
-           nb::arg("cached") = 0, nb::arg("reasons") = false,
-           "It is sent there: \"ok\", \"refused\", \"busy\" or \"exhausted\".")
-      .def("place", &book::place, nb::arg("request"), nb::arg("prompt"), nb::arg("now"), nb::arg("cached") = nb::none(),
-           nb::arg("prefix_key") = 0, nb::arg("reasons") = false, nb::arg("only") = nb::none(),
-           nb::arg("avoid") = nb::none(), "Ranks and reserves: where it goes, or None.")
-      .def("first_token", &book::first_token, nb::arg("request"), nb::arg("id"), nb::arg("now"),
-           "It has its first token there.")
-      .def("progress", &book::progress, nb::arg("request"), nb::arg("id"), nb::arg("generated"), nb::arg("now"),
-           "`generated` tokens have come from there in all.")
-      .def("cache_hit", &book::cache_hit, nb::arg("request"), nb::arg("id"), nb::arg("cached"), nb::arg("now"),
-           "The engine has found `cached` tokens of its prompt in the prefix cache.")
-      .def("answers", &book::answers, nb::arg("request"), nb::arg("id"), nb::arg("now"), "Its reasoning has ended.")
-      .def("release", &book::release, nb::arg("request"), nb::arg("id"), "It has ended there, however.")
-      .def("moved", &book::moved, nb::arg("request"), nb::arg("to"), nb::arg("now"), "It goes on there.")
-      .def("propose_moves", &book::propose_moves, nb::arg("now"),
-           "(request, from, to, tokens, blocks) of requests that are to go on elsewhere.")
-      .def("propose_roles", &book::propose_roles,
-           "(replica, from, to) of the replica that is to change its role, or None.")
-      .def("changed_role", &book::changed_role, nb::arg("id"), "It has the role that it was given.")
-      .def("expire", &book::expire, nb::arg("now"),
-           "Gives back the reservations without a call for the length of a lease: (request, replica).")
-      .def("expect", &book::expect, nb::arg("load"), "For fill_to_level: what other routers send meanwhile.")
-      .def("contains", &book::contains, nb::arg("id"))
-      .def("incarnation", &book::incarnation, nb::arg("id"))
-      .def("silent", &book::silent, nb::arg("id"))
-      .def("shown", &book::shown, "The replicas that the policy chooses from.")
-      .def("view", &book::view, nb::arg("id"), "A replica as the policy sees it.")
-      .def("own", &book::own, nb::arg("id"), "The part of its load that this router has sent.")
-      .def("others", &book::others, nb::arg("id"), "The load that other routers have sent, as of its last report.")
-      .def("reserved", &book::reserved, nb::arg("request"), nb::arg("id"))
-      .def("__len__", &book::size)
-      .def_prop_ro("moving", &book::moving, "Requests on their way.")
-      .def_prop_ro("expired", &book::expired, "Reservations that ran out.")
-      .def_prop_ro("received", &book::received, "Reports by what became of them.");
+           "A report has come: what became of it, and what is to be done.")
+      .def_prop_rw("recording", &runtime::recording, &runtime::set_recording)
+      .def_prop_ro("logged", &runtime::logged)
+      .def("take_log", &runtime::take_log, "What was recorded since the last call, as bytes.")
+      .def_prop_ro("reads_prefixes", &runtime::reads_prefixes)
+      .def_prop_ro("next_wake", &runtime::next_wake)
+      .def_prop_ro("requests", &runtime::requests)
+      .def("where", &runtime::where, nb::arg("request"))
+      .def("moves_to", &runtime::moves_to, nb::arg("request"))
+      .def("contains", &runtime::contains, nb::arg("id"))
+      .def("incarnation", &runtime::incarnation, nb::arg("id"))
+      .def("silent", &runtime::silent, nb::arg("id"))
+      .def("shown", &runtime::shown)
+      .def("view", &runtime::view, nb::arg("id"))
+      .def("own", &runtime::own, nb::arg("id"))
+      .def("others", &runtime::others, nb::arg("id"))
+      .def("reserved", &runtime::reserved, nb::arg("request"), nb::arg("id"))
+      .def("__len__", &runtime::size)
+      .def_prop_ro("moving", &runtime::moving)
+      .def_prop_ro("expired", &runtime::expired)
+      .def_prop_ro("dropped_notes", &runtime::dropped_notes)
+      .def_prop_ro("received", &runtime::received);
 
   nb::class_<stitched>(m, "Stitch", "One stream to a client from several engines.")
       .def(nb::init<>())
@@ -164,6 +185,7 @@ NB_MODULE(_fleet, m) {
       .def("removed", &prefixes::removed, nb::arg("replica"), nb::arg("hashes"), "A replica has evicted blocks.")
       .def("cleared", &prefixes::cleared, nb::arg("replica"), "A replica has none any more.")
       .def("match", &prefixes::match, nb::arg("prompt"), "Leading tokens that each replica has.")
+      .def("key", &prefixes::key, nb::arg("prompt"), nb::arg("own"), "A hash of how a prompt begins.")
       .def("size", &prefixes::size, nb::arg("replica"), "Blocks that a replica has.");
 
   m.def(

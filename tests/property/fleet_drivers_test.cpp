@@ -5,6 +5,7 @@
 // with replicas that die.
 
 #include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/following.hpp>
 #include <tessera/fleet/log.hpp>
 #include <tessera/fleet/runtime.hpp>
 
@@ -96,7 +97,7 @@ class world {
       e.asks.expected = tokens{below(99)};
       return e;
     }
-    if (what < 48) return of(event_kind::refused, some());
+    if (what < 48) return of(below(2) == 0 ? event_kind::refused : event_kind::lost, some());
     if (what < 50) {
       event e = of(event_kind::cache_hit, some());
       e.count = tokens{below(30) - 2};
@@ -126,6 +127,9 @@ class world {
       const replica_id is = told ? becoming_.back() : id;
       if (told) becoming_.pop_back();
       return {.what = event_kind::role_changed, .replica = is};
+    }
+    if (what < 93 && below(2) == 0) {
+      return {.what = event_kind::serves, .replica = id, .low = blocks{below(5) - 1}, .high = blocks{below(9)}};
     }
     if (what < 94) {
       return {.what = event_kind::lays_out,
@@ -253,6 +257,75 @@ TEST_CASE("fleet drivers: the same log gives the same actions, under every contr
     CAPTURE(kind);
     CHECK(all.actions[kind] > runs / 10);
   }
+}
+
+// -- logs that are followed
+
+/// What was recorded, as `following` names it: without words and sources.
+std::vector<action> decisions_in(std::span<const action> all) {
+  std::vector<action> some;
+  for (action a : all) {
+    a.from = fleet::no_replica;
+    if (a.what != fleet::action_kind::note) some.push_back(a);
+  }
+  return some;
+}
+
+/// One controller decides, and another is asked at each event what it would have done. Returns how often that differs.
+template <class Make, class Other>
+std::size_t follow_one(std::uint64_t seed, Make make, Other other) {
+  const fleet::runtime_limits roomy{.book = {.replicas = replicas, .reservations = 400, .moves = 4}, .requests = 400};
+  fleet::runtime_settings settings = settings_of(seed);
+  auto storage = storage_for<fleet::runtime>(roomy);
+  auto again = storage_for<fleet::runtime>(roomy);
+  auto memory = storage_for<fleet::following>({});
+  const std::shared_ptr<fleet::controller> decides = make();
+  const std::shared_ptr<fleet::controller> asked = other();
+  fleet::following by{*asked, memory};
+  fleet::runtime rt{*decides, storage, settings};
+  fleet::runtime ft{by, again, settings};
+  world w{seed};
+  std::size_t differ = 0;
+  for (int step = 0; step != 120; ++step) {
+    const event e = w.next(rt);
+    const auto span = rt.handle(e);
+    const std::vector<action> done{span.begin(), span.end()};
+    for (const action& a : done) w.carry_out(a);
+    const tessera_test::no_allocation guard;
+    const std::span<const action> wanted = fleet::follow(ft, by, e, done);
+    const std::size_t allocated = guard.allocations();
+    const std::vector<action> recorded = decisions_in(done);
+    differ += std::equal(wanted.begin(), wanted.end(), recorded.begin(), recorded.end()) ? 0U : 1U;
+    CAPTURE(seed, step);
+    REQUIRE(allocated == 0);
+    // Whatever it would have done, its book is the one of the log.
+    REQUIRE(ft.requests() == rt.requests());
+    REQUIRE(ft.book().size() == rt.book().size());
+    REQUIRE(ft.book().moving() == rt.book().moving());
+    for (replica_id id = 0; id != replicas; ++id) {
+      REQUIRE(ft.book().contains(id) == rt.book().contains(id));
+      if (!rt.book().contains(id)) continue;
+      REQUIRE(ft.book().own(id) == rt.book().own(id));
+      REQUIRE(ft.book().at(id).free_blocks == rt.book().at(id).free_blocks);
+      REQUIRE(ft.book().at(id).role == rt.book().at(id).role);
+    }
+  }
+  return differ;
+}
+
+TEST_CASE("fleet drivers: a log that is followed keeps its book, and its own controller decides as it did") {
+  const std::uint64_t runs = tessera_test::is_slow ? 10 : 100;
+  const auto queue = [] {
+    return std::shared_ptr<fleet::controller>{std::make_shared<fleet::placing<placement::join_shortest_queue>>()};
+  };
+  std::size_t others_differ = 0;
+  tessera_test::each_controller([&](auto make) {
+    for (std::uint64_t seed = 1; seed <= runs; ++seed) {
+      CHECK(follow_one(seed, make, make) == 0);
+      others_differ += follow_one(seed, make, queue) + follow_one(seed, queue, make);
+    }
+  });
+  CHECK(others_differ > runs);
 }
 
 }  // namespace

@@ -111,18 +111,25 @@ class driver final : fleet::port {
         }
         break;
       case event_kind::role_changed: book_.changed_role(e.replica); break;
+      case event_kind::serves:
+        if (book_.contains(e.replica) && blocks{} <= e.low && e.low < e.high) {
+          book_.set_range(e.replica, e.low, e.high);
+          movers();
+        }
+        break;
       case event_kind::offers:
         if (e.replica < limits_.book.replicas) offers_[e.replica] = {e.count, e.excluded};
         break;
       case event_kind::arrived: arrives(e); break;
       case event_kind::refused:
         if (is_there && r->view.where == e.replica) {
-          book_.release(e.request, e.replica);
-          r->view.where = r->view.moves_to = no_replica;
+          leaves(*r, e.replica);
           r->avoid = e.replica;
-          by_->lost(r->view, *this);
           place_anew(*r);
         }
+        break;
+      case event_kind::lost:
+        if (is_there && r->view.where == e.replica) leaves(*r, e.replica);
         break;
       case event_kind::cache_hit:
         if (is_there && e.count >= tokens{}) book_.cache_hit(e.request, e.replica, e.count, now());
@@ -166,6 +173,11 @@ class driver final : fleet::port {
         break;
       case event_kind::clock: passes(); break;
     }
+  }
+  void leaves(known& r, replica_id replica) {
+    book_.release(r.view.id, replica);
+    r.view.where = r.view.moves_to = no_replica;
+    by_->lost(r.view, *this);
   }
   void fails(const fleet::event& e) {
     std::vector<fleet::orphan> gone;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include <tessera/core/owned_storage.hpp>
+#include <tessera/fleet/following.hpp>
 #include <tessera/fleet/log.hpp>
 #include <tessera/fleet/placing.hpp>
 #include <tessera/fleet/runtime.hpp>
@@ -6,6 +8,7 @@
 #include <tessera/placement/least_load.hpp>
 #include <tessera/placement/lmetric.hpp>
 #include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/stay_in_range.hpp>
 
 #include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
@@ -68,6 +71,108 @@ TEST_CASE("fleet runtime: a replica that refuses is passed, unless it is the onl
   CHECK(f("1 refused request=7 replica=0") == lines{"> place replica=1 request=7"});
   f("2 drained replica=0");
   CHECK(f("2 refused request=7 replica=1") == lines{"> place replica=1 request=7"});
+}
+
+TEST_CASE("fleet runtime: a request that a living replica has lost is on none until it arrives again") {
+  queue by;
+  told f{by};
+  f("0 joined replica=0 number=1 capacity=100");
+  f("0 joined replica=1 number=1 capacity=100");
+  CHECK(f("1 arrived request=7 prompt=320") == lines{"> place replica=0 request=7"});
+  f("2 progressed request=7 replica=0 count=20");
+  CHECK(f("3 lost request=7 replica=1").empty());  // it is not there
+  CHECK(f.rt.find(7)->where == 0);
+  CHECK(f("3 lost request=7 replica=0").empty());
+  CHECK(f.rt.find(7)->where == fleet::no_replica);
+  CHECK(f.rt.book().size() == 0);
+  CHECK(f("3 lost request=7 replica=0").empty());
+  f("3 progressed request=7 replica=0 count=21");  // late
+  // It goes on with what it has. Nothing says that the replica would not take it.
+  f("4 offers replica=1 excluded=1");
+  CHECK(f("4 arrived request=7 prompt=320 generated=20") == lines{"> place replica=0 request=7"});
+  CHECK(f.rt.book().at(0).waiting_blocks == 22_blk);
+}
+
+TEST_CASE("fleet runtime: a replica says which lengths it serves, and what has outgrown them moves") {
+  fleet::placing<placement::join_shortest_queue, placement::stay_in_range> by;
+  fleet::runtime_settings s;
+  s.book.rest = duration{0};
+  told f{by, s};
+  f("0 joined replica=0 number=1 capacity=100");
+  f("0 joined replica=1 number=1 capacity=100");
+  f("1 arrived request=7 prompt=320");
+  f("2 first_token request=7 replica=0");
+  for (const char* wrong : {"3 serves replica=0 low=4 high=4", "3 serves replica=0 low=-1", "3 serves replica=2",
+                            "3 serves replica=9 low=1"}) {
+    CHECK(f(wrong).empty());
+  }
+  CHECK(f.rt.book().at(0).to == fleet::endless);
+  CHECK(f("4 serves replica=0 low=2 high=8") == lines{"> move replica=1 from=0 request=7"});
+  CHECK(f.rt.book().at(0).from == 2_blk);
+  CHECK(f.rt.book().at(0).to == 8_blk);
+}
+
+TEST_CASE("fleet runtime: what was carried out is in the book, whatever the controller would have decided") {
+  queue by;
+  fleet::runtime_settings s;
+  s.book.rest = duration{0};
+  told f{by, s};
+  const auto done = [&](std::string_view line) {
+    fleet::action a;
+    REQUIRE_FALSE(fleet::read(line, a));
+    return f.rt.carry_out(a);
+  };
+  CHECK(done("> place replica=0 request=7") == status::unknown_request);
+  f("1 arrived request=7 prompt=320");  // there is no replica
+  f("1 joined replica=0 number=1 capacity=100");
+  f("1 joined replica=1 number=1 capacity=100 role=mixed");
+  CHECK(done("> place replica=1 request=7") == status::ok);
+  CHECK(f.rt.find(7)->where == 1);
+  CHECK(done("> place replica=0 request=7") == status::busy);
+  f("2 first_token request=7 replica=1");
+  CHECK(done("> move replica=0 from=1 request=7") == status::ok);
+  CHECK(f.rt.find(7)->moves_to == 0);
+  CHECK(done("> cancel_move replica=0 request=7") == status::ok);
+  CHECK(f.rt.find(7)->moves_to == fleet::no_replica);
+  CHECK(done("> set_role replica=0 role=decode") == status::ok);
+  CHECK(f.rt.book().at(0).role == control::role::decode);
+  for (const char* nothing : {"> note why=so", "> plan number=3", "> set_prefill_budget replica=0 low=9"}) {
+    CHECK(done(nothing) == status::ok);
+  }
+}
+
+TEST_CASE("fleet following: another controller is asked at each event, and the book is that of the log") {
+  // By requests the second goes to the other replica. The log says that it did not, so the third would.
+  queue asked;
+  auto memory = storage_for<fleet::following>({.actions = 4});
+  fleet::following by{asked, memory};
+  told f{by};
+  const auto follow = [&](std::string_view line, std::vector<std::string_view> recorded) {
+    event e;
+    REQUIRE_FALSE(fleet::read(line, e));
+    std::vector<fleet::action> all(recorded.size());
+    for (std::size_t i = 0; i != all.size(); ++i) REQUIRE_FALSE(fleet::read(recorded[i], all[i]));
+    lines out;
+    fleet::log_line to;
+    for (const fleet::action& a : fleet::follow(f.rt, by, e, all)) out.emplace_back(fleet::write(a, to));
+    return out;
+  };
+  CHECK(follow("0 joined replica=0 number=1 capacity=100", {}).empty());
+  CHECK(follow("0 joined replica=1 number=1 capacity=100", {}).empty());
+  CHECK(follow("1 arrived request=1 prompt=32", {"> place replica=0 request=1"}) ==
+        lines{"> place replica=0 request=1"});
+  CHECK(follow("1 arrived request=2 prompt=32", {"> note why=so", "> place replica=0 request=2"}) ==
+        lines{"> place replica=1 request=2"});
+  CHECK(f.rt.find(2)->where == 0);
+  CHECK(follow("1 arrived request=3 prompt=32", {"> place replica=0 request=3"}) ==
+        lines{"> place replica=1 request=3"});
+  CHECK(f.rt.book().at(0).requests == 3);
+  // One that was not placed, and one that was placed later.
+  CHECK(follow("2 arrived request=4 prompt=32", {}) == lines{"> place replica=1 request=4"});
+  CHECK(f.rt.find(4)->where == fleet::no_replica);
+  CHECK(follow("3 clock", {"> place replica=1 request=4", "> set_role replica=0 role=decode"}).empty());
+  CHECK(f.rt.find(4)->where == 1);
+  CHECK(f.rt.book().at(0).role == control::role::decode);
 }
 
 TEST_CASE("fleet runtime: what the front end offers: cached tokens, and replicas that may not be chosen") {

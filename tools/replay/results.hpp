@@ -85,7 +85,8 @@ inline std::string show_remarks(experiment& e, const arguments& a, bool complete
     }
   } else {
     const auto numbers = e.numbers(0);
-    remarks += sim::format_verdict(numbers) + sim::format_remarks(numbers);
+    remarks += sim::format_verdict(numbers) + sim::format_remarks(numbers) +
+               sim::format_deployment(numbers, e.points.front().options.instances);
   }
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
   if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);

@@ -28,10 +28,12 @@ enum class event_kind : std::uint8_t {
   asks_report,   ///< `replica` is asked for a report, which does not say what of it is this router's.
   reported,      ///< `said` has come from `replica`.
   role_changed,  ///< `replica` has the role that it was told to take.
+  serves,        ///< `replica` serves requests of at least `low` and fewer than `high` blocks.
   // Requests.
   offers,       ///< Before `arrived`: `replica` has `count` tokens of the prompt cached; or it is `excluded`.
   arrived,      ///< `asks` is to be placed; again, if its replica has died. Its `generated` tokens stay as they are.
   refused,      ///< `replica` does not take `request`: it is placed anew.
+  lost,         ///< `request` is on `replica` no more, which may live. It is on none until it has `arrived` again.
   cache_hit,    ///< `replica` has found `count` tokens of the prompt of `request` in its cache.
   first_token,  ///< `request` has its first token since it was placed on `replica`.
   progressed,   ///< `request` has generated `count` tokens in all, the last of them on `replica`.

@@ -45,12 +45,11 @@ namespace detail {
 template <class E>
 inline constexpr std::array<std::string_view, 0> enum_names{};
 template <>
-inline constexpr std::array<std::string_view, 21> enum_names<event_kind>{
-    "none",        "joined",      "drained",      "unreachable", "failed",
-    "asks_report", "reported",    "role_changed", "offers",      "arrived",
-    "refused",     "cache_hit",   "first_token",  "progressed",  "reasoning_ended",
-    "moved",       "move_failed", "ended",        "lays_out",    "planned",
-    "clock"};
+inline constexpr std::array<std::string_view, 23> enum_names<event_kind>{
+    "none",         "joined",     "drained",         "unreachable", "failed",      "asks_report", "reported",
+    "role_changed", "serves",     "offers",          "arrived",     "refused",     "lost",        "cache_hit",
+    "first_token",  "progressed", "reasoning_ended", "moved",       "move_failed", "ended",       "lays_out",
+    "planned",      "clock"};
 template <>
 inline constexpr std::array<std::string_view, 10> enum_names<action_kind>{
     "none",      "place", "move", "cancel_move", "set_role", "set_length_range", "set_prefill_budget",

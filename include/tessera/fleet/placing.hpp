@@ -16,8 +16,8 @@ namespace fleet {
 /// A controller of a placement policy for requests that come and a migration policy for requests that run. The
 /// migration policy is asked about a request when it begins to answer, has outgrown its replica, or memory is tight
 /// there.
-/// @tparam Placement from candidates to an index; any of placement/. With a member `expected` it is told what other
-///         routers send meanwhile.
+/// @tparam Placement from candidates to an index; any of placement/. One that goes by the request as well takes the
+///         `request_view` after them. With a member `expected` it is told what other routers send meanwhile.
 /// @tparam Migration from candidates, the current index and the blocks needed there and elsewhere to an index; any of
 ///         placement/.
 /// When to use: for every policy that needs nothing but the views. Each call takes what the policy takes.
@@ -41,7 +41,7 @@ class placing final : public controller {
   void arrived(const request_view& r, port& p) noexcept override {
     if constexpr (requires { placement_.expected; }) placement_.expected = p.others_sent();
     const candidates<> all = p.replicas(r);
-    const std::size_t k = placement_(all);
+    const std::size_t k = chosen(all, r);
     if (k >= all.size()) return p.note(r.id, no_replica, "no replica takes it");
     const auto to = static_cast<replica_id>(all[k].id);
     if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
@@ -61,6 +61,15 @@ class placing final : public controller {
   }
 
  private:
+  [[nodiscard]] std::size_t chosen(const candidates<>& all, const request_view& r) noexcept {
+    if constexpr (requires { placement_(all, r); }) {
+      return placement_(all, r);
+    } else {
+      static_cast<void>(r);
+      return placement_(all);
+    }
+  }
+
   Placement placement_{};
   Migration migration_{};
 };

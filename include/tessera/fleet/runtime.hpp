@@ -96,6 +96,20 @@ class runtime final : private port {
     return {actions_.data(), actions_.size()};
   }
 
+  /// An action of a log was carried out: the book follows it, whatever the controller would have decided. Returns why
+  /// not. A note, a plan and what is only for an engine change nothing. Requires, as the port does, a range that is not
+  /// empty (asserted). As the port's calls.
+  status carry_out(const action& a) noexcept {
+    actions_.clear();
+    switch (a.what) {
+      case action_kind::place: return place(a.request, a.replica);
+      case action_kind::move: return move(a.request, a.replica, a.how);
+      case action_kind::cancel_move: return cancel_move(a.request);
+      case action_kind::set_role: return set_role(a.replica, a.role);
+      default: return status::ok;
+    }
+  }
+
   /// When the next alarm is due, in seconds; infinity if none is set.
   [[nodiscard]] double next_wake_s() const noexcept {
     return alarms_.empty() ? std::numeric_limits<double>::infinity() : alarms_[0].at_s;
@@ -190,6 +204,10 @@ class runtime final : private port {
         by_.reported(book_.at(e.replica), *this);
         return ask_movers();
       case event_kind::role_changed: book_.changed_role(e.replica); return;
+      case event_kind::serves:
+        if (!book_.contains(e.replica) || e.low < blocks{} || e.low >= e.high) return;
+        book_.set_range(e.replica, e.low, e.high);
+        return ask_movers();
       case event_kind::offers: return offer(e);
       case event_kind::arrived: return arrives(e);
       case event_kind::planned: by_.planned(e.number, {layout_.data(), layout_.size()}, *this); return layout_.clear();
@@ -206,10 +224,12 @@ class runtime final : private port {
   void happens(const event& e, known& r) noexcept {
     switch (e.what) {
       case event_kind::refused:
+      case event_kind::lost:
         if (r.view.where != e.replica || !book_.release(e.request, e.replica)) return;
         r.view.where = r.view.moves_to = no_replica;
-        r.avoid = e.replica;
         by_.lost(r.view, *this);
+        if (e.what == event_kind::lost) return;
+        r.avoid = e.replica;
         return place_anew(r);
       case event_kind::cache_hit:
         if (e.count >= tokens{}) book_.cache_hit(e.request, e.replica, e.count, now());

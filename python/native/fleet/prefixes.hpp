@@ -4,6 +4,7 @@
 #include "checks.hpp"
 
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/sim/cluster/prefix_keys.hpp>
 
 #include <nanobind/nanobind.h>
 
@@ -25,7 +26,8 @@ class prefixes {
  public:
   prefixes(std::int64_t block_size, std::int64_t replicas)
       : block_size_{static_cast<std::size_t>(whole(block_size, "block_size", 1, 1 << 20))},
-        engines_(static_cast<std::size_t>(whole(replicas, "replicas", 1, 1 << 20))) {}
+        engines_(static_cast<std::size_t>(whole(replicas, "replicas", 1, 1 << 20))),
+        keys_{engines_.size()} {}
 
   void stored(std::int64_t replica, const nb::sequence& names, nb::handle parent,
               const std::vector<std::int32_t>& tokens) {
@@ -74,6 +76,15 @@ class prefixes {
     }
     return out;
   }
+  /// The key of how a prompt begins, as the simulator's routers make it; `own` if it has no whole block.
+  [[nodiscard]] std::uint64_t key(const std::vector<std::int32_t>& prompt, std::uint64_t own) {
+    std::vector<std::uint64_t> chain;
+    std::uint64_t last = ts::kv::hash_root();
+    for (std::size_t i = 0; i + block_size_ <= prompt.size(); i += block_size_) {
+      chain.push_back(last = ts::kv::hash_block(last, std::span{prompt}.subspan(i, block_size_)));
+    }
+    return keys_(chain, own);
+  }
   [[nodiscard]] std::size_t size(std::int64_t replica) { return of(replica).named.size(); }
 
  private:
@@ -97,6 +108,7 @@ class prefixes {
 
   std::size_t block_size_;
   std::vector<engine> engines_;
+  ts::sim::prefix_keys keys_;
 };
 
 }  // namespace tessera_python

@@ -1,33 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The book of a router before engines; use tessera.fleet."""
+"""Controllers in front of engines; use tessera.fleet."""
 
 from collections.abc import Sequence
 from typing import Any
 
-policies: tuple[str, ...]
+controllers: tuple[str, ...]
 moves: tuple[str, ...]
 
 _Load = Sequence[float]
 
-class Ledger:
-    """The book of one router, and the policy that reads it.
+class Event:
+    """What has happened, as a value.
+
+    `kind`, and the `members` that it reads, are named as in a log (docs/fleet.md): `Event("ended", 2.5, request=7)`. A
+    member that is None is left out. `at` is in seconds. ValueError for what no event says.
+    """
+
+    def __init__(self, kind: str, at: float, **members: Any) -> None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def at(self) -> float: ...
+    @property
+    def request(self) -> int | None: ...
+    @property
+    def replica(self) -> int | None: ...
+    def __str__(self) -> str:
+        """The line of a log."""
+
+class Action:
+    """What a controller wants done, as a value. `kind` says which of the members count, as in a log (docs/fleet.md)."""
+
+    @property
+    def kind(self) -> str:
+        """ "place", "move", "cancel_move", "set_role", "set_length_range", "set_prefill_budget", "set_order", "plan" or
+        "note"."""
+    @property
+    def replica(self) -> int | None:
+        """The replica that it is for."""
+    @property
+    def source(self) -> int | None:
+        """The source of a move."""
+    @property
+    def request(self) -> int | None: ...
+    @property
+    def how(self) -> str:
+        """How KV is copied: "stopped" or "live"."""
+    @property
+    def role(self) -> str: ...
+    @property
+    def parameter(self) -> str:
+        """A parameter of an order: "threshold_s", "quantum" or "pace"."""
+    @property
+    def low(self) -> int:
+        """Blocks of a range, or tokens of a budget."""
+    @property
+    def high(self) -> int | None:
+        """Blocks of a range; None: it has no end."""
+    @property
+    def number(self) -> int:
+        """The number of a plan."""
+    @property
+    def value(self) -> float:
+        """The value of a parameter."""
+    @property
+    def why(self) -> str:
+        """In words."""
+    def __str__(self) -> str:
+        """The line of a log."""
+
+def parse(line: str) -> Event | Action | tuple[int, str]:
+    """The event or action of a line of a log; or the column that is wrong, and what belongs there."""
+
+class Runtime:
+    """A controller in front of engines: events in, actions out.
 
     Replicas are numbered from 0, requests as the caller likes. Times are seconds that do not run backwards. What comes
-    from a network is never an error: a report that is late or nonsense, or an end that comes twice, has no effect. The
-    result says so. An argument that makes no sense is a ValueError that says what is allowed.
+    from a network is never an error: an event that is late, comes twice or does not fit has no effect. An argument
+    that makes no sense is a ValueError that says what is allowed. The caller carries out the actions, in their order;
+    what becomes of them is an event again.
 
-    `policy`: where new requests go, one of `tessera.fleet.policies`. `phi_time` is Phi_T, by the prompt tokens that are
-    left to compute, among replicas with room for the prompt; each needs a `prefill_budget`. `phi` is freeness of
-    memory. `cascade` is the least load among the replicas with the prompt in their range (`set_range`).
-    `prefix_affinity` and `lmetric` read `cached`.
+    `controller`: one of `tessera.fleet.controllers`, named as in `replay`. `stages` takes stages by length, as replicas
+    say of themselves (`serves`). `phi-time` is Phi_T, by the prompt tokens that are left to compute, among replicas
+    with room for the prompt.
 
-    `moves`: where running requests go on, one of `tessera.fleet.moves`. Without it, `pascal` and `cascade` use their
-    own moves. The others use `when_tight` if `tight` is above 0.
+    `moves`: where running requests go on, one of `tessera.fleet.moves`. Without it, `pascal` and `stages` use their own
+    moves. The other placements use `when_tight` if `tight` is above 0.
+
+    `epoch`: seconds between two decisions about the roles of `elastic` replicas; `theta`, `cooldown` (in epochs) and
+    `demand` are theirs. `router` of `routers`: each has a runtime of its own, and with `shares` prefers its own
+    replicas. `follows`: for `follow`.
     """
 
     def __init__(
         self,
-        policy: str,
+        controller: str,
         *,
         moves: str | None = None,
         replicas: int = 64,
@@ -45,35 +112,43 @@ class Ledger:
         demand: int = 0,
         theta: float = 0.62,
         cooldown: int = 20,
+        epoch: float = 0.0,
+        router: int = 0,
+        routers: int = 1,
+        shares: bool = False,
+        follows: bool = False,
     ) -> None: ...
-    def join(
+    def handle(self, event: Event) -> list[Action]:
+        """Something has happened. Returns what is to be done."""
+    def follow(self, event: Event, recorded: Sequence[Action]) -> list[Action]:
+        """An event of a log and what followed from it. The book does what was recorded. Returns what the controller
+        would have done."""
+    def arrived(
         self,
-        id: int,
-        incarnation: int,
-        capacity: int,
+        request: int,
+        prompt: int,
         now: float,
-        prefill_budget: float = 0.0,
-        prefill_square: float = 0.0,
-        role: str = "mixed",
-        elastic: bool = False,
-    ) -> str:
-        """A replica comes, with `capacity` KV blocks. "ok", "busy" (another replica has the number) or "refused" (that
-        life of it is over). `prefill_budget`: prompt tokens that it computes within the target of the time to first
-        token. `prefill_square`: what a prompt of n tokens costs besides its n, divided by n². `role`: "mixed",
-        "prefill" or "decode"; `elastic`: `propose_roles` may give it another."""
-    def drain(self, id: int) -> bool:
-        """It takes no new requests. False if it is not there."""
-    def lost(self, id: int, incarnation: int) -> bool:
-        """It could not be reached. No request is sent there until it reports, as long as other replicas take
-        requests."""
-    def fence(self, id: int, incarnation: int) -> list[tuple[int, int, int | None]] | None:
-        """It is dead for sure. Returns (request, tokens heard, where it was going to) of all its requests; None if it
-        is not there."""
-    def asked(self, id: int) -> None:
-        """It is asked for a report now."""
-    def receive(
+        *,
+        generated: int = 0,
+        cached: Sequence[int] | None = None,
+        excluded: Sequence[int] | None = None,
+        prefix_key: int = 0,
+        reasons: bool = False,
+        movable: bool = True,
+        expected: int = 0,
+        spread: int = 0,
+        limit: int = 0,
+        session: int = 0,
+        tenant: int = 0,
+        calls_tools: bool = False,
+    ) -> list[Action]:
+        """A request is to be placed, new or again: the events `offers` and `arrived`. `cached`: prompt tokens that each
+        replica has, by number. `excluded`: replicas that may not be chosen."""
+    def progressed(self, request: int, replica: int, count: int, now: float) -> list[Action]:
+        """It has generated `count` tokens in all, the last of them there."""
+    def reported(
         self,
-        id: int,
+        replica: int,
         incarnation: int,
         epoch: int,
         all: _Load,
@@ -81,78 +156,43 @@ class Ledger:
         own: _Load | None = None,
         free: int | None = None,
         slo_met: bool = True,
-    ) -> str:
+    ) -> tuple[str, list[Action]]:
         """A report has come: `all`, the load of all its requests, and `own`, the part that this router sent (`Load`s).
-        Returns "taken", "doubled", "late", "former", "unknown" or "malformed". A block that requests share counts once,
-        for the request that computed it."""
-    def set_range(self, id: int, first: int, last: int) -> None:
-        """It serves requests of at least `first` blocks, and less than `last`."""
-    def rank(
-        self,
-        prompt: int,
-        choices: int = 1,
-        cached: Sequence[int] | None = None,
-        prefix_key: int = 0,
-        only: Sequence[int] | None = None,
-        avoid: Sequence[int] | None = None,
-    ) -> list[int]:
-        """The replicas for a request with `prompt` tokens, best first. `cached`: prompt tokens that each replica has,
-        by number."""
-    def reserve(self, request: int, id: int, prompt: int, now: float, cached: int = 0, reasons: bool = False) -> str:
-        """The request is sent there. "ok", "refused" (the replica is not there, or draining), "busy" (the request is
-        there) or "exhausted". `cached`: tokens of the prompt that are in its prefix cache; they take no blocks."""
-    def place(
-        self,
-        request: int,
-        prompt: int,
-        now: float,
-        cached: Sequence[int] | None = None,
-        prefix_key: int = 0,
-        reasons: bool = False,
-        only: Sequence[int] | None = None,
-        avoid: Sequence[int] | None = None,
-    ) -> int | None:
-        """Ranks and reserves. Returns the replica that it goes to; None if no replica takes requests, or the book is
-        full."""
-    def first_token(self, request: int, id: int, now: float) -> bool:
-        """It has its first token there. False if it is not there."""
-    def progress(self, request: int, id: int, generated: int, now: float) -> bool:
-        """`generated` tokens have come from there in all. False if it is not there."""
-    def cache_hit(self, request: int, id: int, cached: int, now: float) -> bool:
-        """The engine has found `cached` tokens of the prompt in its prefix cache. Until then the book expects what
-        `reserve` was given. Not for tokens with KV from a peer. False if it is not there."""
-    def answers(self, request: int, id: int, now: float) -> bool:
-        """Its reasoning has ended. False if it is not there."""
-    def release(self, request: int, id: int) -> bool:
-        """It has ended there, was refused, or its move there came to nothing. False if it is not there."""
-    def moved(self, request: int, to: int, now: float) -> bool:
-        """It goes on there, and nowhere else. False if it was not on its way there."""
-    def propose_moves(self, now: float) -> list[tuple[int, int, int, int, int]]:
-        """(request, from, to, tokens, blocks) of the requests that are to go on elsewhere; their room is reserved
-        there. Say `moved`, or `release` at the destination."""
-    def propose_roles(self) -> tuple[int, str, str] | None:
-        """(replica, its role, its next role) of the replica that is to change, or None: Phasor's controller over the
-        pools. Each call is one epoch of the controller; `cooldown` is in epochs. Nothing new goes there until
-        `changed_role`."""
-    def changed_role(self, id: int) -> bool:
-        """It has the role that it was given. False if it was given none."""
-    def expire(self, now: float) -> list[tuple[int, int]]:
-        """Releases the requests that were not named for a lease. Returns their (request, replica)."""
-    def expect(self, load: float) -> None:
-        """For fill_to_level: the load that other routers send between the reports and now."""
+        Returns "taken", "doubled", "late", "former", "unknown" or "malformed", and what is to be done. A block that
+        requests share counts once, for the request that computed it."""
+    recording: bool
+    @property
+    def logged(self) -> int:
+        """Bytes that were recorded and not taken."""
+    def take_log(self) -> bytes:
+        """The lines that were recorded since the last call."""
+    @property
+    def reads_prefixes(self) -> bool:
+        """Whether the controller reads what replicas have cached."""
+    @property
+    def next_wake(self) -> float | None:
+        """When a `clock` event is due for an alarm of the controller."""
+    @property
+    def requests(self) -> int:
+        """Requests that have arrived and not ended."""
+    def where(self, request: int) -> int | None:
+        """The replica that has it."""
+    def moves_to(self, request: int) -> int | None:
+        """The replica that it is on its way to."""
     def contains(self, id: int) -> bool: ...
     def incarnation(self, id: int) -> int: ...
     def silent(self, id: int) -> bool: ...
     def shown(self) -> list[int]:
-        """The replicas that the policy chooses from."""
+        """The replicas that the controller chooses from."""
     def view(self, id: int) -> dict[str, Any]:
-        """A replica as the policy sees it."""
+        """A replica as the controller sees it."""
     def own(self, id: int) -> tuple[int, int, int, int, int, float]:
         """The part of its load that this router sent, counted as the replica would count it."""
     def others(self, id: int) -> tuple[int, int, int, int, int, float]:
         """The load of other routers, as of its last report."""
     def reserved(self, request: int, id: int) -> bool: ...
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Reservations in the book."""
     @property
     def moving(self) -> int:
         """Requests on their way."""
@@ -160,8 +200,11 @@ class Ledger:
     def expired(self) -> int:
         """Reservations that ran out."""
     @property
+    def dropped_notes(self) -> int:
+        """Notes that were left out because one event had too many actions."""
+    @property
     def received(self) -> dict[str, int]:
-        """Reports by their result, as `receive` returned it."""
+        """Reports by their result, as `reported` returned it."""
 
 class Stitch:
     """One stream of tokens to a client from several engines: each position once, in order."""
@@ -207,7 +250,10 @@ class PrefixIndex:
     def cleared(self, replica: int) -> None:
         """All blocks are evicted. Call it also when a replica restarts, or events were lost."""
     def match(self, prompt: Sequence[int]) -> list[int]:
-        """Leading tokens that each replica has, by number: what `Ledger.place` takes as `cached`."""
+        """Leading tokens that each replica has, by number: what `Runtime.arrived` takes as `cached`."""
+    def key(self, prompt: Sequence[int], own: int) -> int:
+        """A hash of how a prompt begins, for `bounded-hashing` and `dual-map`; `own` if it has no whole block. The more
+        of the latest prompts begin alike, the more of a prompt it reads."""
     def size(self, replica: int) -> int:
         """Blocks that a replica has."""
 

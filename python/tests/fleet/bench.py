@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from tessera.fleet import Load, Report, Router
+from tessera.fleet import Event, Load, Report, Router
 
 
 class Nobody:
@@ -34,8 +34,7 @@ def measure(policy: str, replicas: int, decisions: int = 20_000) -> list[float]:
         placed.append((session, entry))
         if n > 512:
             session, entry = placed[-512]
-            router._release(session, entry)
-            router._forget(session)
+            router.book.handle(Event("ended", 1.0, request=session._request))
     return sorted(took)
 
 

@@ -47,7 +47,7 @@ class Fleet:
         self.engines: list[FakeEngine] = []
         self.settings = {"lease": 20.0, "rest": 0.5, **settings}
         self.timeouts = timeouts
-        self.router = Router(policy, timeouts=timeouts, **self.settings)
+        self.router = Router(None if "controller" in settings else policy, timeouts=timeouts, **self.settings)
         self.fenced = fenced
         self.sessions: list[Session] = []
         for _ in range(n):

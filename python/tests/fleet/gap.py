@@ -74,8 +74,8 @@ async def one(router: Router, engines: dict[str, Fails], how: str, ids: list[int
     seen.clear()
     times: list[float] = []
     at = 0
-    for n in (0, 1):
-        router.book.set_range(n, 0, 1 << 20)
+    for name in router.names():
+        router.serves(name, 0, 1 << 20)
     stream = router.stream(ids, before + after, {"temperature": 0, "ignore_eos": True})
     async for piece in stream:
         times += [router.now()] * len(piece.tokens)
@@ -84,8 +84,7 @@ async def one(router: Router, engines: dict[str, Fails], how: str, ids: list[int
             source = stream.replica
             if how in ("move", "no catch-up"):
                 # It has outgrown where it is.
-                router.book.set_range(router.entry(source).number, 0, 1)
-                router.tick()
+                router.serves(source, 0, 1)
             elif how == "recompute":
                 engines[source].failing = True
     gaps = [1000 * (b - a) for a, b in zip(times, times[1:], strict=False)]

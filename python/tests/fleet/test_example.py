@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 from fake_engine import FakeEngine, answer
-from replica import Engine, VllmEngine, failure_of, scheduling
+from replica import Engine, VllmEngine, failure_of, scheduling, takes_options
 from virtual_time import run as run_in_virtual_time
 
-from tessera.fleet import AtFault, Call, Died, Piece, Refused, Router, Session
+from tessera.fleet import AtFault, Call, Died, Event, Piece, Refused, Router, Session, abilities, parse
 
 # -- a replica, and what vLLM raises
 
@@ -154,6 +154,57 @@ def test_a_scheduler_that_knows_phases_is_told_what_ends_reasoning() -> None:
     assert scheduling("fcfs", 9) == {"policy": "fcfs"}
 
 
+def test_a_replica_is_told_what_a_controller_wants_of_it() -> None:
+    async def run() -> None:
+        engine = Engine("fake", {"name": "e"})
+        assert (await engine.record_routing_stats())["can"] == [*abilities]
+        for method, what in (
+            ("set_prefill_budget", (64,)),
+            ("become", ("decode",)),
+            ("set_order", ("quantum", 250)),
+            ("set_length_range", (8, None)),
+        ):
+            assert await engine.tell({"pin": "e", "method": method, "what": what}) == ""
+        fake = engine._engine
+        assert fake.told == {"prefill_budget": 64, "role": "decode", "quantum": 250, "lengths": (8, None)}
+        assert fake.budget == 64
+        await engine.tell({"pin": "e", "method": "set_prefill_budget", "what": (0,)})
+        assert fake.budget == 512, "its own"
+        assert await engine.tell({"pin": "e", "misrouted": True, "method": "become", "what": ("mixed",)})
+        assert "TypeError" in await engine.tell({"pin": "e", "method": "become", "what": ()})
+        assert fake.told["role"] == "decode"
+
+    run_in_virtual_time(run())
+
+
+def test_a_scheduler_in_vllm_has_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[tuple[Any, ...]] = []
+
+    async def set_option(llm: Any, name: str, value: float) -> None:
+        if value < 0:
+            raise ValueError(f"{name} is not negative")
+        set_to.append((llm, name, value))
+
+    module = ModuleType("tessera.vllm")
+    module.set_option = set_option  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tessera.vllm", module)
+
+    def llm(scheduler: str) -> Any:
+        return SimpleNamespace(vllm_config=SimpleNamespace(scheduler_config=SimpleNamespace(scheduler_cls=scheduler)))
+
+    ours = llm("tessera.vllm.Scheduler")
+    assert takes_options(ours) and not takes_options(llm("None"))
+    engine, inner = Engine.__new__(Engine), VllmEngine.__new__(VllmEngine)
+    engine._engine, inner._llm = inner, ours
+    for method, what in (("set_prefill_budget", (512,)), ("set_order", ("pace", 8)), ("set_order", ("quantum", 9.0))):
+        assert asyncio.run(engine.tell({"pin": "e", "method": method, "what": what})) == ""
+    assert set_to == [(ours, "prefill_budget", 512), (ours, "pace", 1 / 8), (ours, "quantum", 9)]
+    why = asyncio.run(engine.tell({"pin": "e", "method": "set_prefill_budget", "what": (-1,)}))
+    assert why == "ValueError: prefill_budget is not negative"
+    monkeypatch.delattr(module, "set_option")
+    assert not takes_options(ours)
+
+
 class Behind:
     """A replica behind its actor."""
 
@@ -183,8 +234,7 @@ def test_min_tokens_are_those_of_the_whole_answer() -> None:
             if piece.at == 40 and what == "dies":
                 peers[s.replica or ""].kill()
             elif piece.at == 40 and what == "moves":
-                router.book.set_range(router.entry(s.replica).number, 0, 1)
-                router.tick()
+                router.serves(s.replica, 0, 1)
         return s
 
     undisturbed, dies, moves = [run_in_virtual_time(say(what)) for what in ("nothing", "dies", "moves")]
@@ -382,6 +432,32 @@ def test_the_watch_outlives_what_goes_wrong_with_a_replica(front: Any, caplog: p
         front.ray_routers.clear()
 
 
+def test_a_replica_of_ray_is_told_through_its_handle(front: Any) -> None:
+    async def run() -> None:
+        actor, told = Engine("fake", {"name": "e"}), list[dict[str, Any]]()
+
+        class Remote:
+            def options(self, **what: Any) -> Remote:
+                return self
+
+            async def remote(self, said: dict[str, Any]) -> str:
+                told.append(said)
+                return await actor.notify(said)
+
+        replica = front.RayReplica(Remote(), "e", None, 1)
+        router = Router()
+        said = await actor.record_routing_stats()
+        router.add("e", replica, said["capacity"], can=said["can"])
+        router._do([parse("> set_prefill_budget replica=0 low=64"), parse("> set_length_range replica=0 low=8 high=9")])
+        await asyncio.sleep(0.1)
+        assert actor._engine.told == {"prefill_budget": 64, "lengths": (8, 9)}
+        assert all(s["pin"] == "e" for s in told) and len(told) == 2
+        with pytest.raises(RuntimeError, match="TypeError"):
+            await replica._told("become")
+
+    run_in_virtual_time(run())
+
+
 def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any) -> None:
     async def run() -> None:
         ray = ray_knows(["a", "b", "c"])
@@ -402,7 +478,8 @@ def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any
         for request in (None, 7):
             entry = router.entry("b")
             if request is not None:
-                assert router.book.reserve(request, entry.number, 16, router.now()) == "ok"
+                router.book.arrived(request, 16, router.now(), excluded=[router.entry("c").number])
+                assert router.book.where(request) == entry.number
             del ray.curr_replicas["b"]
             await asyncio.sleep(0.5)
             assert router.names() == ["b", "c"] and router.book.shown() == [router.entry("c").number]
@@ -417,7 +494,7 @@ def test_who_is_not_listed_gets_nothing_new_and_is_gone_after_a_while(front: Any
         ray.curr_replicas = dict(listed)
         await asyncio.sleep(70)
         assert router.names() == ["b", "c"]
-        router.book.release(7, entry.number)
+        router.book.handle(Event("ended", router.now(), request=7))
         await asyncio.sleep(0.5)
         assert router.names() == ["c"] and not watch.done()
         # A replica that is dead and is listed all the time stays so.

@@ -12,7 +12,7 @@ from fake_engine import FakeEngine, answer
 from fake_fleet import Fleet, prompt, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Call, Load, Refused, Report, Router, Session
+from tessera.fleet import Call, Event, Load, Refused, Report, Router, Session
 
 
 @pytest.mark.parametrize("policy", fleet.policies)
@@ -81,12 +81,12 @@ def test_phi_time_prefers_those_with_room_for_the_prompt() -> None:
     draw = random.Random(4)
     for _ in range(300):
         n = 2 + draw.randrange(5)
-        book = fleet.Ledger("phi_time", replicas=n, block_size=16)
+        book = fleet.Runtime("phi-time", replicas=n, block_size=16)
         for i in range(n):
-            book.join(i, 1, 100, 0.0, 1000.0)
+            book.handle(Event("joined", 0.0, replica=i, number=1, capacity=100, beta=1, peak_flops=1000.0, ttft_s=1))
             held = draw.randrange(101)
             load = Load(requests=1 + i, kv_held=held, prefill=float(draw.randrange(4000)))
-            assert book.receive(i, 1, 1, load, 0.0, own=Load(), free=100 - held) == "taken"
+            assert book.reported(i, 1, 1, load, 0.0, own=Load(), free=100 - held) == ("taken", [])
         prompt = 1 + draw.randrange(900)
         views = [book.view(i) for i in range(n)]
 
@@ -94,7 +94,11 @@ def test_phi_time_prefers_those_with_room_for_the_prompt() -> None:
             return views[i]["free_blocks"] < -(-prompt // 16), -views[i]["time_phi"], views[i]["requests"]
 
         best = sorted(range(n), key=order)
-        assert book.rank(prompt, n) == best and book.place(1, prompt, 0.0) == best[0]
+        for k in range(n):
+            # The best, and then the best of those that are left.
+            (place,) = book.arrived(k, prompt, 0.0, excluded=best[:k])
+            assert place.replica == best[k]
+            book.handle(Event("ended", 0.0, request=k))
 
 
 def starved(a: float, b: float) -> bool:
@@ -110,11 +114,10 @@ async def test_roles_follow_what_the_pools_have_left() -> None:
     for _ in range(2):
         f.start_as("mixed", elastic=True, become=0.1)
     book = f.router.book
-    asked = book.propose_roles
     why: list[tuple[str, str, bool, bool]] = []
 
     class Watched:
-        """The book, which says what the pools had left whenever a role is to change."""
+        """The runtime, which says what the pools had left whenever a role is to change."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(book, name)
@@ -122,16 +125,18 @@ async def test_roles_follow_what_the_pools_have_left() -> None:
         def __len__(self) -> int:
             return len(book)
 
-        def propose_roles(self) -> Any:
+        def handle(self, event: Event) -> list[Any]:
             views = [book.view(n) for n in range(4)]
-            change = asked()
-            if change is not None:
+            actions = book.handle(event)
+            for a in actions:
+                if a.kind != "set_role":
+                    continue
                 prefill = [v["time_phi"] for v in views if v["role"] == "prefill"]
                 decode = [v["phi"] for v in views if v["role"] == "decode"]
                 means = sum(prefill) / len(prefill), sum(decode) / len(decode)
-                why.append((change[1], change[2], starved(*means), starved(*reversed(means))))
-                assert change[0] in (2, 3)
-            return change
+                why.append((views[a.replica]["role"], a.role, starved(*means), starved(*reversed(means))))
+                assert a.replica in (2, 3)
+            return actions
 
     f.router.book = Watched()  # type: ignore[assignment]
     # Long prompts and short answers, for a prefill pool of one; then the other way round.
@@ -195,7 +200,22 @@ async def test_epochs_are_as_long_as_they_are_said_to_be() -> None:
 
     e.report = report  # type: ignore[method-assign]
     decided: list[float] = []
-    f.router._propose_roles = lambda: decided.append(f.router.now())  # type: ignore[method-assign]
+    book = f.router.book
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(book, name)
+
+        def __len__(self) -> int:
+            return len(book)
+
+        def handle(self, event: Event) -> list[Any]:
+            wakes = book.next_wake
+            if wakes is not None and wakes <= event.at:
+                decided.append(event.at)
+            return book.handle(event)
+
+    f.router.book = Watched()  # type: ignore[assignment]
     f.running = [asyncio.ensure_future(f.router.run())]
     await asyncio.sleep(10)
     assert 199 <= len(decided) <= 201 and 20 <= len(told) <= 21
@@ -203,20 +223,33 @@ async def test_epochs_are_as_long_as_they_are_said_to_be() -> None:
 
 
 def test_roles_that_make_no_sense_are_refused() -> None:
-    book = fleet.Ledger("least_load")
-    with pytest.raises(ValueError, match="role is one of mixed, prefill, decode"):
-        book.join(0, 1, 100, 0.0, role="both")
+    router = Router("least_load")
+    e: Any = object()
+    with pytest.raises(ValueError, match="has_role=both: expected a value of this member"):
+        router.add("e", e, 100, role="both", prefill_budget=1.0, now=0.0)
     with pytest.raises(ValueError, match="prefill_budget must be above 0"):
-        book.join(0, 1, 100, 0.0, role="prefill")
+        router.add("e", e, 100, role="prefill", now=0.0)
+    with pytest.raises(ValueError, match="prefill_budget must be above 0"):
+        Router("phi_time").add("e", e, 100, now=0.0)
     with pytest.raises(ValueError, match="theta is above 0 and at most 1"):
-        fleet.Ledger("least_load", theta=0.0)
+        Router("least_load", theta=0.0)
     with pytest.raises(ValueError, match="cooldown is from 0"):
-        fleet.Ledger("least_load", cooldown=-1)
+        Router("least_load", cooldown=-1)
     with pytest.raises(ValueError, match="cascade goes by lengths"):
-        fleet.Ledger("cascade").join(0, 1, 100, 0.0, 10.0, role="prefill")
+        Router("cascade").add("e", e, 100, prefill_budget=10.0, role="prefill", now=0.0)
     with pytest.raises(ValueError, match="epoch is seconds"):
         Router(epoch=-1.0)
-    assert book.propose_roles() is None and not book.changed_role(0)
+    with pytest.raises(ValueError, match="can is of moves, .*, not flies"):
+        router.add("e", e, 100, can=["flies"], now=0.0)
+    with pytest.raises(ValueError, match="a replica has blocks"):
+        router.add("e", e, 0, now=0.0)
+    with pytest.raises(ValueError, match="policy is one of shortest_queue"):
+        Router("fastest")
+    with pytest.raises(ValueError, match="controller is one of least-load"):
+        Router(controller="fastest")
+    with pytest.raises(ValueError, match="a policy or a controller"):
+        Router("phi", controller="phi")
+    assert router.names() == [] and router.add("e", e, 100, now=0.0)
 
 
 @virtual
@@ -310,8 +343,7 @@ async def pause_of_a_move(late: float | None = 0.0, **engine: Any) -> tuple[floa
         times += [f.router.now()] * len(piece.tokens)
         if len(times) == 20:
             # It has outgrown where it is.
-            f.router.book.set_range(f.router.entry(s.replica).number, 0, 1)
-            f.router.tick()
+            f.router.serves(s.replica, 0, 1)
     assert got == answer(s.prompt, 150)
     await f.settle()
     return max(b - a for a, b in zip(times, times[1:], strict=False)) / 0.01, s, replicas

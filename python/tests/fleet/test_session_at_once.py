@@ -96,8 +96,7 @@ async def test_a_request_that_kills_where_it_moves_to_moves_no_more() -> None:
         f.engines.append(e)
         f.router.add(e.name, Dies(e), e.blocks)
     for _ in range(30):
-        f.router.book.set_range(f.router.entry("e0").number, 0, 1)
-        f.router.tick()
+        f.router.serves("e0", 0, 1)
         await asyncio.sleep(0.1)
     await reads
     assert len(died) == f.timeouts.deaths and s.moves == 0
@@ -139,8 +138,7 @@ async def test_a_source_that_breaks_off_when_the_target_is_gone() -> None:
     reads = asyncio.ensure_future(f.read(s))
     await asyncio.sleep(0.3)
     f.start()
-    f.router.book.set_range(0, 0, 1)
-    f.router.tick()
+    f.router.serves("e0", 0, 1)
     await until(lambda: s._move is not None and s._move.target is not None)
     s._said.put(s._leg, Died("it broke off"))
     f.router.gone("e1")
@@ -162,8 +160,7 @@ async def test_a_move_of_a_slow_client_comes_to_an_end() -> None:
     reads = asyncio.ensure_future(read())
     await asyncio.sleep(1.0)
     f.start()
-    f.router.book.set_range(0, 0, 1)
-    f.router.tick()
+    f.router.serves("e0", 0, 1)
     assert s._move is not None
     await asyncio.sleep(f.timeouts.move + 1)
     assert s.moves_failed == 1 and not reads.done()

@@ -132,7 +132,7 @@ async def test_kill_of_the_router() -> None:
     for e in f.engines:
         new.report(e.name, await e.report())
     assert new.book.view(0)["requests"] == busiest.live == 10 and new.book.view(1)["requests"] == 0
-    placed = [new.book.place(10**6 + i, 100, new.now()) for i in range(4)]
+    placed = [new.book.arrived(10**6 + i, 100, new.now())[0].replica for i in range(4)]
     assert 0 not in placed
     # No router ends those: a lease later they are given back.
     await asyncio.sleep(20.0)

@@ -257,8 +257,7 @@ async def test_a_target_that_ends_before_the_client_does_is_left(says: Callable[
     reads = asyncio.ensure_future(f.read(s))
     await until(lambda: len(s.got) >= 20)
     assert f.router.add("t", Ends(), 512)
-    f.router.book.set_range(0, 0, 1)
-    f.router.tick()
+    f.router.serves("e0", 0, 1)
     assert s._move is not None
     await reads
     assert s.moves == 0 and s.moves_failed >= 1 and s.failures == []

@@ -248,11 +248,15 @@ std::string format_table(std::span<const replicates> rows, std::size_t width) {
   return out;
 }
 
-std::string format_verdict(std::span<const replicates> rows) {
-  struct winners {
-    std::vector<std::string> who;
-    std::vector<std::string> in;
-  };
+namespace {
+
+/// Policies, and what each is best in.
+struct winners {
+  std::vector<std::string> who;
+  std::vector<std::string> in;
+};
+
+std::vector<winners> winners_of(std::span<const replicates> rows) {
   std::vector<winners> all;
   for (const detail::measure& m : detail::measures_of(rows)) {
     if (m.said.empty()) continue;
@@ -274,12 +278,53 @@ std::string format_verdict(std::span<const replicates> rows) {
       same->in.push_back(std::move(what));
     }
   }
+  return all;
+}
+
+/// A policy with an order of requests that runs in vLLM.
+struct in_vllm {
+  std::string_view policy;
+  std::string_view scheduler;  ///< Its name there.
+  std::string_view moves{};    ///< Settings of a router that moves requests as it does.
+};
+constexpr in_vllm all_in_vllm[] = {
+    {"fcfs", "fcfs"}, {"rr", "round_robin"},      {"pascal", "pascal"}, {"pascal-paced", "pascal_paced", ", tight=32"},
+    {"pars", "pars"}, {"due-first", "due_first"}, {"vtc", "vtc"},
+};
+
+}  // namespace
+
+std::string format_verdict(std::span<const replicates> rows) {
   std::string out;
-  for (const winners& w : all) {
+  for (const winners& w : winners_of(rows)) {
     out += fmt::format("{}{} {} {}", out.empty() ? "" : "; ", detail::enumerate(w.who),
                        w.who.size() == 1 ? "has" : "share", detail::enumerate(w.in));
   }
   return out.empty() ? out : out + ".\n";
+}
+
+std::string format_deployment(std::span<const replicates> rows, std::size_t instances) {
+  for (const winners& w : winners_of(rows)) {
+    for (const std::string& name : w.who) {
+      const auto known = std::find_if(std::begin(all_in_vllm), std::end(all_in_vllm),
+                                      [&](const in_vllm& v) { return v.policy == name.substr(0, name.find(':')); });
+      if (known == std::end(all_in_vllm)) continue;
+      std::string out = fmt::format(
+          "To run {}, serve each instance with: vllm serve MODEL --scheduler-cls tessera.vllm.Scheduler "
+          "--additional-config "
+          "'{{\"tessera\": {{\"policy\": \"{}\"}}}}'{}",
+          name, known->scheduler, name.find(':') == name.npos ? "" : " with its parameters");
+      const auto row =
+          std::find_if(rows.begin(), rows.end(), [&](const replicates& r) { return r.front().policy == name; });
+      const std::string& placement = row->front().placement;
+      if (instances > 1 && !placement.empty() && placement != "own") {
+        out += fmt::format(", and send requests to them with tessera.fleet.Router(controller=\"{}\"{})", placement,
+                           known->moves);
+      }
+      return out + ".\n";
+    }
+  }
+  return {};
 }
 
 std::string format_table(std::span<const summary> rows) {

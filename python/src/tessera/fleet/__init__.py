@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A router in front of engines that you have: the book between reports and placement policies, and a front end.
+"""A router in front of engines that you have: a controller, which decides, and a front end, which does what it says.
 
 >>> from tessera import fleet
->>> book = fleet.Ledger("least_load", block_size=16)
->>> book.join(0, 1, capacity=8192, now=0.0)          # replica 0, its first life, so many KV blocks
-'ok'
->>> book.place(request=1, prompt=700, now=0.1)       # counts there at once, whatever reports say
-0
->>> book.progress(1, 0, generated=1, now=0.3)
-True
->>> book.release(1, 0)
-True
+>>> controller = fleet.Runtime("least-load", block_size=16)
+>>> controller.handle(fleet.Event("joined", 0.0, replica=0, number=1, capacity=8192))   # its first life, KV blocks
+[]
+>>> controller.arrived(1, 700, 0.1)              # a request with a prompt of 700 tokens; it counts there at once
+[> place replica=0 request=1]
+>>> controller.progressed(1, 0, 1, 0.3)
+[]
+>>> controller.handle(fleet.Event("ended", 0.9, request=1))
+[]
 
-`Ledger` is the book, one call a decision. `Router` keeps one for replicas of any kind and streams requests through them
-(`Session`). It moves requests while they run, tries again what died, and gives a client every token once. The page
-docs/fleet_reference.md says what is exact, what is stale and what clients see of failures.
+`Runtime` is a controller by name, the same as in the simulator: events in, actions out. `Router` has one for replicas
+of any kind, and streams requests through them (`Session`). It moves requests while they run, tries again what died, and
+gives a client every token once. The page docs/fleet_reference.md says what is exact, what is stale and what clients see
+of failures. `python -m tessera.fleet replay` asks a controller what it would have decided in a log of a router.
 """
 
 from __future__ import annotations
@@ -22,20 +23,33 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tessera import _fleet
-from tessera._fleet import Ledger, PrefixIndex, Retries, Stitch, takes
+from tessera._fleet import Action, Event, PrefixIndex, Retries, Runtime, Stitch, parse, takes
 from tessera.fleet import _former
-from tessera.fleet.replica import AtFault, Call, Died, Failure, Piece, Refused, Timeouts, Unreachable
-from tessera.fleet.router import Report, Router
+from tessera.fleet.replica import (
+    AtFault,
+    Call,
+    Died,
+    Failure,
+    Piece,
+    Refused,
+    Timeouts,
+    Unreachable,
+    abilities,
+    abilities_of,
+    notify,
+)
+from tessera.fleet.router import Report, Router, policies
 from tessera.fleet.session import Session
 from tessera.fleet.values import Load
 
 __all__ = [
+    "Action",
     "AtFault",
     "Call",
     "Died",
+    "Event",
     "Export",
     "Failure",
-    "Ledger",
     "Load",
     "Piece",
     "PrefixIndex",
@@ -43,19 +57,25 @@ __all__ = [
     "Report",
     "Retries",
     "Router",
+    "Runtime",
     "Session",
     "Stitch",
     "Timeouts",
     "Unreachable",
+    "abilities",
+    "abilities_of",
+    "controllers",
     "moves",
+    "parse",
     "plan_export",
     "policies",
     "takes",
+    "notify",
 ]
 
-#: Names for `Ledger(policy)`.
-policies: tuple[str, ...] = _fleet.policies
-#: Names for `Ledger(moves=...)`.
+#: Names for `Router(controller=...)` and `Runtime(controller)`: as in `replay`, where the same is there.
+controllers: tuple[str, ...] = _fleet.controllers
+#: Names for `Router(moves=...)`.
 moves: tuple[str, ...] = _fleet.moves
 
 

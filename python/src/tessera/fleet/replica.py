@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -76,13 +77,59 @@ class Call:
 class Replica(Protocol):
     """What a router needs of a replica: a handle of Ray's, a client of an HTTP server, a fake.
 
-    It may also have `async report() -> Report`, which `Router.run` asks for, `async fence()`: makes sure that it is
-    dead and cannot come back; and `async become(role)`, for `Router`'s roles.
+    It may also have `async report() -> Report`, which `Router.run` asks for, and `async fence()`: makes sure that it is
+    dead and cannot come back. What a controller may ask of it, all of it `async` or not:
+
+    - `become(role)`: "mixed", "prefill" or "decode". It gets no new requests until that returns.
+    - `set_prefill_budget(tokens)`: most prompt tokens of a step; 0: its own budget.
+    - `set_order(parameter, value)`: "threshold_s", "quantum" or "pace" of the order of its requests.
+    - `set_length_range(first, last)`: it serves requests of at least `first` blocks and fewer than `last`; None: of any
+      length from there on.
+    - `set_option(name, value)`: an option of its scheduler, in the place of the second and third of these.
     """
 
     def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
         """Pieces until one has a `finish`. Raises `Failure`; another exception counts as `Died`. When it is closed
         (`aclose`) before, the engine stops."""
+
+
+#: What a replica may be able to do besides serving requests: the methods that say so; none: it can by itself.
+abilities: Mapping[str, tuple[str, ...]] = {
+    "moves": (),
+    "live_moves": (),
+    "roles": ("become",),
+    "ranges": ("set_length_range",),
+    "budgets": ("set_prefill_budget", "set_option"),
+    "orders": ("set_order", "set_option"),
+}
+
+
+def abilities_of(replica: object) -> list[str]:
+    """What a replica has the methods for."""
+    return [what for what, methods in abilities.items() if not methods or any(hasattr(replica, m) for m in methods)]
+
+
+def option_of(parameter: str, value: float) -> tuple[str, float]:
+    """The option of a scheduler (`tessera.vllm`) that is a parameter of `set_order`."""
+    if parameter == "pace":
+        return "pace", 1.0 / value  # seconds of a token, not tokens of a second
+    return ("threshold", value) if parameter == "threshold_s" else (parameter, int(value))
+
+
+async def notify(replica: object, method: str, *what: Any) -> None:
+    """Calls a method of a replica, or sets the option of its scheduler that stands for it. Without either it does
+    nothing. Raises what the replica raises."""
+    call, option = getattr(replica, method, None), getattr(replica, "set_option", None)
+    if call is not None:
+        result = call(*what)
+    elif option is not None and method == "set_prefill_budget":
+        result = option("prefill_budget", *what)
+    elif option is not None and method == "set_order":
+        result = option(*option_of(*what))
+    else:
+        return
+    if inspect.isawaitable(result):
+        await result
 
 
 @dataclass(frozen=True)

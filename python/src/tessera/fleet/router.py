@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""A router: replicas of any kind, one book, and the sessions that run through them. One event loop, one router."""
+"""A router: replicas of any kind, one controller, and the sessions that run through them. One event loop, one router.
+
+What happens is told to the controller's runtime as events. What the runtime answers, actions, is carried out here.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,36 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import uuid
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tessera import _fleet
 from tessera.fleet import _former
-from tessera.fleet.replica import Refused, Replica, Timeouts
+from tessera.fleet.log import Log
+from tessera.fleet.replica import Refused, Replica, Timeouts, abilities, abilities_of, notify
 from tessera.fleet.session import Session, wake, within
 from tessera.fleet.values import Load
 
 logger = logging.getLogger(__name__)
 
-_read_prefixes = ("prefix_affinity", "lmetric")
+#: Names of policies for `Router(policy)`. Each is a controller as well.
+policies = (
+    "shortest_queue",
+    "power_of_two",
+    "least_kv",
+    "least_load",
+    "phi",
+    "phi_time",
+    "pascal",
+    "cascade",
+    "prefix_affinity",
+    "lmetric",
+    "fill_to_level",
+)
 
 #: If fewer waiting requests than this cannot use a change (their replica is another), the requests behind them still
 #: get it.
@@ -67,10 +85,12 @@ class Entry:
     said: Load = Load()
     #: "mixed", "prefill" or "decode".
     role: str = "mixed"
+    #: What it is told now: one thing after the other.
+    told: asyncio.Task[None] | None = None
 
 
 class Router:
-    """Places requests by a policy, streams them, and moves them while they run.
+    """Places requests by a controller, streams them, and moves them while they run.
 
     >>> router = fleet.Router("least_load", block_size=16)
     >>> router.add("engine-0", replica, capacity=8192)
@@ -78,36 +98,57 @@ class Router:
     >>> async for piece in router.stream(prompt_ids, max_tokens=100):
     ...     send(piece.tokens)
 
-    `policy` and `settings`: as for `Ledger`. Everything is called inside a running loop, except the constructor, and
-    `add` with a `now`.
+    `policy`: one of `tessera.fleet.policies`; `cascade` takes stages by length as `add` says them. Or `controller`: one
+    of `tessera.fleet.controllers`, by the names that `replay` gives them. `settings`: as for `Runtime`. Everything is
+    called inside a running loop, except the constructor, and `add` with a `now`.
 
-    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds.
-    `Ledger.propose_roles` decides by what the prefill and the decode pool have left; `cooldown` is in epochs. A replica
-    that must prepare for its new role has `async become(role)`, and gets no new requests until that returns. Prompts go
-    to prefill and mixed replicas while there are any. A request that has its first token at a prefill replica moves on
-    to another, if it is `movable` and there is room.
+    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds. Phasor's controller
+    decides by what the prefill and the decode pool have left; `cooldown` is in epochs. A replica that must prepare for
+    its new role has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed
+    replicas while there are any. A request that has its first token at a prefill replica moves on to another, if it is
+    `movable` and there is room.
+
+    `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
     """
 
     def __init__(
         self,
-        policy: str = "least_load",
+        policy: str | None = None,
         *,
+        controller: str | None = None,
         name: str | None = None,
         timeouts: Timeouts | None = None,
         avoid_for: float = 30.0,
         epoch: float = 0.0,
+        record: str | os.PathLike[str] | None = None,
         **settings: Any,
     ) -> None:
         if not epoch >= 0:
             raise ValueError(f"epoch is seconds between two decisions about roles, or 0 for none, not {epoch}")
         former = _former.take_parameters(settings)
+        if policy is not None and controller is not None:
+            raise ValueError("a router has a policy or a controller, not both")
+        if controller is None:
+            policy = "least_load" if policy is None else policy
+            if policy not in policies:
+                raise ValueError(f"policy is one of {', '.join(policies)}, not {policy}")
+            if policy == "pascal":
+                settings.setdefault("moves", "pascal")
+            controller = "stages" if policy == "cascade" else policy.replace("_", "-")
+        #: The controller's name.
+        self.controller = controller
+        settings["epoch"] = epoch
         self.name = name or uuid.uuid4().hex
         self.timeouts = former.get("timeouts", timeouts) or Timeouts()
         self.block_size: int = settings.get("block_size", 16)
-        self.book = _fleet.Ledger(policy, **settings)
+        #: The runtime of the controller: what there is to look at of the book.
+        self.book = _fleet.Runtime(controller, **settings)
         self.prefixes: _fleet.PrefixIndex | None = None
-        if policy in _read_prefixes:
+        if self.book.reads_prefixes:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
+        self._has_keys = controller in ("bounded-hashing", "dual-map")
+        self._log = None if record is None else Log(record, {"controller": controller, **settings})
+        self.book.recording = record is not None
         #: A replica that was silent while it had requests gets no new ones for so long.
         self.avoid_for: float = former.get("avoid_for", avoid_for)
         #: Requests that moved, requests that did not after all, and requests that an engine failed.
@@ -115,7 +156,6 @@ class Router:
         self.epoch = epoch
         #: (replica, role before, role after), the last of those that have changed.
         self.changes: deque[tuple[str, str, str]] = deque(maxlen=1000)
-        self._decides = 0.0
         self._lease: float = settings.get("lease", 60.0)
         self._touched = 0.0
         self._entries: dict[str, Entry] = {}
@@ -127,8 +167,11 @@ class Router:
         #: Those that wait for a replica, by when they began to.
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._in_vain = 0  # Waiting requests that could not use the latest change.
-        self._proposing = False
+        self._asking = False
         self._closed = False
+        self._actions: deque[_fleet.Action] = deque()
+        self._acting = False
+        self._cannot_plan = False
 
     @staticmethod
     def now() -> float:
@@ -149,11 +192,16 @@ class Router:
         lengths: tuple[int, int] | None = None,
         role: str = "mixed",
         elastic: bool = False,
+        can: Iterable[str] | None = None,
         now: float | None = None,
     ) -> bool:
         """A replica comes; an earlier life of that name is dead. False for a life that is over, or the same one again.
-        `lengths`: for `cascade`, the blocks [first, last) of the requests that it serves. `role`: "mixed", "prefill" or
-        "decode"; an `elastic` replica may be given another. ValueError if there is no room."""
+        `lengths`: the blocks [first, last) of the requests that it serves, for stages by length. `role`: "mixed",
+        "prefill" or "decode"; an `elastic` replica may be given another.
+
+        `can`: what it can be asked to do, of `abilities`; by default what it has the methods for, and moves. A replica
+        that is `elastic` takes roles without `become`. What a replica cannot is not asked of it, and the log says so
+        once. ValueError if there is no room, or for what makes no sense."""
         old = self._entries.get(name)
         if old is not None:
             if life <= old.life:
@@ -162,36 +210,81 @@ class Router:
         number = next((n for n in range(self._replicas) if n not in self._numbers), None)
         if number is None:
             raise ValueError(f"there is room for {self._replicas} replicas")
+        if self.controller == "stages" and role == "prefill":
+            raise ValueError("cascade goes by lengths: it has no prefill pool")
+        if not prefill_budget and (role != "mixed" or self.controller == "phi-time"):
+            raise ValueError(
+                f"{'pools are measured' if role != 'mixed' else 'phi_time places'} by what is left of prompts: "
+                "prefill_budget must be above 0"
+            )
+        now = self.now() if now is None else now
+        can = {*abilities_of(replica), *(["roles"] if elastic else [])} if can is None else {*can}
+        if not can <= {*abilities}:
+            raise ValueError(f"can is of {', '.join(abilities)}, not {', '.join(sorted(can - {*abilities}))}")
         incarnation = max(life, self.book.incarnation(number) + 1)
-        joined = self.book.join(
-            number,
-            incarnation,
-            capacity,
-            self.now() if now is None else now,
-            prefill_budget,
-            prefill_square,
-            role,
-            elastic,
+        joins = _fleet.Event(
+            "joined",
+            now,
+            replica=number,
+            number=incarnation,
+            capacity=capacity,
+            has_role=role,
+            elastic=elastic,
+            alpha=float(prefill_square),
+            beta=1.0,
+            peak_flops=float(prefill_budget),
+            ttft_s=1.0,
+            **{what: what in can for what in abilities},
         )
-        if joined != "ok":
-            raise RuntimeError(f"the book has no place for {name}: {joined}")
-        try:
-            if lengths is not None:
-                self.book.set_range(number, *lengths)
-        except (TypeError, ValueError):
-            self.book.fence(number, incarnation)
-            raise
+        serves = None if lengths is None else self._range(number, now, *lengths)
         entry = Entry(name, number, life, incarnation, replica, role=role)
         self._entries[name] = self._numbers[number] = entry
+        actions = self.book.handle(joins)
+        if not self.book.contains(number):
+            del self._entries[name], self._numbers[number]
+            why = actions[-1].why if actions else "?"
+            if why == "invalid":
+                raise ValueError(f"{name} makes no sense: a replica has blocks, and a budget is a number from 0")
+            raise RuntimeError(f"the book has no place for {name}: {why}")
         if self.prefixes is not None:
             self.prefixes.cleared(number)
+        self._do(actions)
+        if serves is not None:
+            self._do(self.book.handle(serves))
+        elif role == "prefill":
+            self._do(self.book.handle(self._range(number, now, 0, 1)))
         self._changed()
         return True
+
+    @staticmethod
+    def _range(number: int, now: float, first: int = 0, last: int | None = None) -> _fleet.Event:
+        return _fleet.Event("serves", now, replica=number, low=first, high=last)
+
+    def serves(self, name: str, first: int, last: int) -> bool:
+        """It serves requests of at least `first` blocks, and fewer than `last`, from now on. Requests that have
+        outgrown it may move. ValueError for a range that is empty."""
+        entry = self._entries.get(name)
+        if entry is not None:
+            self._do(self.book.handle(self._range(entry.number, self.now(), first, last)))
+        return entry is not None
+
+    def _tell(self, kind: str, entry: Entry, **members: Any) -> list[_fleet.Action]:
+        """Something about a replica."""
+        return self._heard(kind, replica=entry.number, **members)
+
+    def _heard(self, kind: str, **members: Any) -> list[_fleet.Action]:
+        try:
+            now = self.now()
+        except RuntimeError:
+            now = 0.0  # A session ends after its loop. To the runtime that is the moment of the event before.
+        return self.book.handle(_fleet.Event(kind, now, **members))
 
     def drain(self, name: str) -> bool:
         """It takes no new requests; those that it has go on."""
         entry = self._entries.get(name)
-        return entry is not None and self.book.drain(entry.number)
+        if entry is not None:
+            self._do(self._tell("drained", entry))
+        return entry is not None
 
     def gone(self, name: str) -> bool:
         """It is dead for sure: nothing that it says counts any more, and what it had is tried elsewhere."""
@@ -200,9 +293,10 @@ class Router:
             return False
         del self._numbers[entry.number]
         entry.gone = True
-        self.book.fence(entry.number, entry.incarnation)
+        actions = self._tell("failed", entry, number=entry.incarnation)
         for session in [*self._sessions.values()]:
             session.replica_gone(entry)
+        self._do(actions)
         self._changed()
         return True
 
@@ -210,7 +304,7 @@ class Router:
         """It could not be reached. It may well live, and have requests that go on. It gets no new ones for a while."""
         if entry.gone:
             return
-        self.book.lost(entry.number, entry.incarnation)
+        self._do(self._tell("unreachable", entry, number=entry.incarnation))
         entry.avoided_until = self.now() + self.avoid_for
 
     def suspect(self, entry: Entry) -> None:
@@ -238,7 +332,7 @@ class Router:
             return "unknown"
         try:
             own = None if said.by_router is None else said.by_router.get(self.name, Load())
-            what = self.book.receive(
+            what, actions = self.book.reported(
                 entry.number,
                 max(entry.incarnation + said.life - entry.life, 0),
                 said.epoch,
@@ -253,7 +347,9 @@ class Router:
         if what == "taken":
             entry.said = said.all
             self._changed()
-            if not self._take_events(entry, said):
+            took = self._take_events(entry, said)
+            self._do(actions)
+            if not took:
                 return "malformed"
         return what
 
@@ -289,10 +385,19 @@ class Router:
         *,
         movable: bool = True,
         end_of_reasoning: int | None = None,
+        expected: int = 0,
+        spread: int = 0,
+        session: int = 0,
+        tenant: int = 0,
+        calls_tools: bool = False,
     ) -> Session:
         """A request: a session to iterate over. `movable`: another engine that goes on with it says the same, as with
         greedy decoding. If it is not movable, only a failure sends it elsewhere. `end_of_reasoning`: the token that
-        ends the reasoning of a request that reasons."""
+        ends the reasoning of a request that reasons.
+
+        The rest is for controllers that ask; 0: nothing is known. `expected`: the length of its answer; `spread`: the
+        standard deviation of that. `session`, `tenant`: the number of the session that it continues, and that of its
+        tenant. `calls_tools`: it may end in a call of a tool."""
         return Session(
             self,
             prompt,
@@ -302,6 +407,13 @@ class Router:
             reasons=end_of_reasoning is not None,
             end_of_reasoning=end_of_reasoning,
             timeouts=self.timeouts,
+            about={
+                "expected": expected,
+                "spread": spread,
+                "session": session,
+                "tenant": tenant,
+                "calls_tools": calls_tools,
+            },
         )
 
     async def run(self, period: float = 0.5) -> None:
@@ -319,59 +431,101 @@ class Router:
                         asking[entry] = self._spawn(self._ask(entry, report, 4 * period))
                 asking = {e: t for e, t in asking.items() if not e.gone}
             self.tick()
-            await asyncio.sleep(step)
+            wake = self.book.next_wake
+            await asyncio.sleep(step if wake is None else min(step, max(wake - self.now(), 0.001)))
 
     async def _ask(self, entry: Entry, report: Any, timeout: float) -> None:
         # A replica that does not answer is silent, and the book knows what follows.
         with contextlib.suppress(Exception):
-            self.book.asked(entry.number)
+            self._do(self._tell("asks_report", entry))
             said = await asyncio.wait_for(report(), timeout)
             if self._entries.get(entry.name) is entry:
                 self.report(entry.name, said)
 
     def tick(self) -> None:
-        """Time has passed: leases run out, and requests move. Several times a lease."""
+        """Time has passed: leases run out, alarms are due, and requests move. Several times a lease."""
         now = self.now()
         if now - self._touched >= self._lease / 4:
             # Sessions that wait, or that have a slow client, live too.
             self._touched = now
-            for session in self._sessions.values():
-                self._progress(session, 0)
+            for session in [*self._sessions.values()]:
+                self._progress(session)
                 if session._move is not None:
-                    self.book.progress(session._request, session._move.to.number, 0, now)
+                    self._later(self.book.progressed(session._request, session._move.to.number, len(session.got), now))
         for session in [*self._sessions.values()]:
             session.look()
-        self.book.expire(now)
-        if self.epoch > 0 and now >= self._decides:
-            self._decides = now + self.epoch
-            self._propose_roles()
-        self._propose_moves()
+        self._do(self.book.handle(_fleet.Event("clock", now)))
+        if self._log is not None:
+            self._log.write(self.book.take_log())
 
-    def _propose_moves(self) -> None:
-        for request, _, to, _, _ in self.book.propose_moves(self.now()):
-            session = self._sessions.get(request)
-            if session is None or not session.go(self._numbers[to]):
-                self.book.release(request, to)
+    # -- what the controller wants done
 
-    def _propose_roles(self) -> None:
-        change = self.book.propose_roles()
-        if change is not None:
-            number, before, after = change
-            self._spawn(self._become(self._numbers[number], before, after))
+    def _later(self, actions: list[_fleet.Action]) -> None:
+        """A session has said something, and is not through with it."""
+        if actions:
+            with contextlib.suppress(RuntimeError):  # Without a loop there is nothing to do it with.
+                asyncio.get_running_loop().call_soon(self._do, actions)
 
-    async def _become(self, entry: Entry, before: str, after: str) -> None:
-        become = getattr(entry.replica, "become", None)
+    def _do(self, actions: list[_fleet.Action]) -> None:
+        self._actions.extend(actions)
+        if self._acting:
+            return  # What follows from an action comes behind those that are there.
+        self._acting = True
         try:
-            if become is not None:
-                await become(after)
+            while self._actions:
+                self._carry_out(self._actions.popleft())
+        finally:
+            self._acting = False
+
+    def _carry_out(self, action: _fleet.Action) -> None:
+        kind, request = action.kind, action.request
+        entry = None if action.replica is None else self._numbers.get(action.replica)
+        session = None if request is None else self._sessions.get(request)
+        if kind == "note":
+            if request is None and entry is not None:
+                logger.warning("%s: %s", entry.name, action.why)
+            else:
+                logger.debug("request %s: %s", request, action.why)
+        elif kind == "place":
+            if session is not None and entry is not None and session._leg is None and not session._closed:
+                session._place = entry
+                self._wake_one(session)
+        elif kind == "move":
+            if self.book.moves_to(request) != action.replica:
+                return  # It came to nothing meanwhile.
+            if session is None or entry is None or self._closed or not session.go(entry):
+                self._do(self._tell("move_failed", entry, request=request) if entry is not None else [])
+        elif kind == "cancel_move":
+            if session is not None and session._move is not None:
+                session._stay()
+        elif kind == "plan":
+            if not self._cannot_plan:
+                logger.warning("%s asks for plans, which nothing makes here", self.controller)
+            self._cannot_plan = True
+            self._do(self._heard("planned", number=action.number))
+        elif entry is not None:
+            if kind == "set_role":
+                # The role decides at once what is sent there, and what moves on from there.
+                only = ("prefill",) if action.role == "prefill" else ()
+                if only or entry.role == "prefill":
+                    self._do(self.book.handle(self._range(entry.number, self.now(), 0, 1 if only else None)))
+            entry.told = self._spawn(self._ask_for(entry, action, entry.told))
+
+    async def _ask_for(self, entry: Entry, action: _fleet.Action, before: asyncio.Task[None] | None) -> None:
+        """A replica is told something, after what it was told before."""
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            await notify(entry.replica, *_told(action))
         except Exception as error:
-            # The role decides what is sent there. A replica that cannot follow refuses requests, and others get them.
-            logger.warning("%s did not become %s", entry.name, after, exc_info=error)
-        if entry.gone:
+            # The controller goes by what it said. A replica that cannot follow a role refuses requests, and others get
+            # them.
+            logger.warning("%s did not follow: %s", entry.name, action, exc_info=error)
+        if action.kind != "set_role" or entry.gone:
             return
-        entry.role = after
-        self.changes.append((entry.name, before, after))
-        self.book.changed_role(entry.number)
+        before_role, entry.role = entry.role, action.role
+        self.changes.append((entry.name, before_role, entry.role))
+        self._do(self._tell("role_changed", entry))
         self._changed()
 
     async def close(self) -> None:
@@ -381,6 +535,10 @@ class Router:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._log is not None:
+            self._log.write(self.book.take_log())
+            self._log.close()
+            self._log, self.book.recording = None, False
 
     def entry(self, name: str) -> Entry | None:
         """A replica that lives."""
@@ -408,11 +566,12 @@ class Router:
         turn = None if len(self._waiting) <= _odd else next(self._requests)
         try:
             if turn is not None:
-                await self._turn(turn, until)
+                session._turn = turn
+                await self._wait(turn, until)
             while True:
                 if session._closed:
                     return None
-                entry = None if self._closed else self._choose(session, ids, avoid)
+                entry = None if self._closed else session._take_place() or self._choose(session, ids, avoid)
                 if entry is not None:
                     return entry
                 # A replica that has only refused may take it later.
@@ -422,19 +581,19 @@ class Router:
                         "no replica takes requests" + "".join(f"; the last failure: {f}" for f in session.failures[-1:])
                     )
                 if turn is None:
-                    turn = next(self._requests)
+                    turn = session._turn = next(self._requests)
                 elif self._in_vain < _odd:
                     # Perhaps only this request could not use the change.
                     self._in_vain += 1
                     self._wake(turn)
-                await self._turn(turn, until)
+                await self._wait(turn, until)
         finally:
             if turn is not None:
                 del self._waiting[turn]
             # It has a place, or leaves, perhaps when it was its turn: wake the next.
             self._wake(turn or 0)
 
-    async def _turn(self, turn: int, until: float) -> None:
+    async def _wait(self, turn: int, until: float) -> None:
         """Waits in the queue until something has changed for it, or it looks for itself. All waiting requests together
         look some dozens of times a second."""
         changed = self._waiting[turn] = asyncio.get_running_loop().create_future()
@@ -448,62 +607,91 @@ class Router:
                 wake(waits)
                 return
 
+    def _wake_one(self, session: Session) -> None:
+        """It has a place while it waits in the queue."""
+        waits = self._waiting.get(session._turn)
+        if waits is not None:
+            wake(waits)
+
     def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
         now = self.now()
-        request = next(self._requests)
+        if session._request < 0:
+            session._request = next(self._requests)
+        self._sessions[session._request] = session
         cached = None if self.prefixes is None else self.prefixes.match(ids)
+        key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}
         for_now = {e.number for e in self._entries.values() if now < e.avoided_until}
         for avoided in (never | for_now, never):
-            number = self.book.place(
-                request, len(ids), now, cached=cached, reasons=session.reasons, avoid=[*avoided] or None
+            self._do(
+                self.book.arrived(
+                    session._request,
+                    len(session.prompt),
+                    now,
+                    generated=len(session.got),
+                    cached=cached,
+                    excluded=[*avoided] or None,
+                    prefix_key=key,
+                    reasons=session.reasons,
+                    movable=session.movable,
+                    limit=session.max_tokens,
+                    **session._about,
+                )
             )
-            if number is not None:
-                self._sessions.pop(session._request, None)
-                session._request = request
-                self._sessions[request] = session
-                return self._numbers[number]
-            if not for_now:
-                break
+            entry = session._take_place()
+            if entry is not None or not for_now:
+                return entry
         return None
 
-    def _progress(self, session: Session, generated: int) -> None:
+    def _say(self, kind: str, session: Session, entry: Entry, **members: Any) -> None:
+        """Something about a request and its replica."""
+        self._later(self._tell(kind, entry, request=session._request, **members))
+
+    def _progress(self, session: Session) -> None:
         leg = session._leg
         if leg is not None:
-            self.book.progress(session._request, leg.entry.number, generated, self.now())
+            self._later(self.book.progressed(session._request, leg.entry.number, len(session.got), self.now()))
 
     def _cache_hit(self, session: Session, cached: int) -> None:
         leg = session._leg
         if leg is not None:
-            self.book.cache_hit(session._request, leg.entry.number, min(cached, len(leg.call.ids)), self.now())
+            self._say("cache_hit", session, leg.entry, count=min(cached, len(leg.call.ids)))
 
     def _has_first(self, session: Session) -> None:
-        # Its prompt is done, and there it does not stay. Proposing takes the longer the more replicas there are: soon,
-        # but not at every first token of a large fleet.
-        if session._leg is None or session._leg.entry.role != "prefill" or self._proposing:
+        # Its prompt is done, and there it does not stay. Asking which may move takes the longer the more replicas there
+        # are: soon, but not at every first token of a large fleet.
+        if session._leg is None or session._leg.entry.role != "prefill" or self._asking:
             return
-        self._proposing = True
-        asyncio.get_running_loop().call_later(1e-5 * len(self._entries), self._propose_soon)
+        self._asking = True
+        asyncio.get_running_loop().call_later(1e-5 * len(self._entries), self._ask_soon)
 
-    def _propose_soon(self) -> None:
-        self._proposing = False
+    def _ask_soon(self) -> None:
+        self._asking = False
         if not self._closed:
-            self._propose_moves()
+            self._do(self._heard("clock"))
 
     def _answers(self, session: Session) -> None:
         leg = session._leg
         if leg is not None:
-            self.book.answers(session._request, leg.entry.number, self.now())
+            self._say("reasoning_ended", session, leg.entry)
 
     def _moved(self, session: Session, to: Entry) -> bool:
-        return self.book.moved(session._request, to.number, self.now())
+        self._say("moved", session, to)
+        return self.book.where(session._request) == to.number
 
-    def _release(self, session: Session, entry: Entry) -> None:
-        self.book.release(session._request, entry.number)
+    def _move_failed(self, session: Session, to: Entry) -> None:
+        self._say("move_failed", session, to)
+        self._changed()
+
+    def _left(self, session: Session, entry: Entry) -> None:
+        """It does not go on there, and may come again."""
+        self._say("lost", session, entry)
         self._changed()
 
     def _forget(self, session: Session) -> None:
-        self._sessions.pop(session._request, None)
+        if self._sessions.pop(session._request, None) is not None:
+            self._later(self._heard("ended", request=session._request))
+            self._changed()
 
     def _changed(self) -> None:
         # The first of the line, and when it has a place the next: not all at each change.
@@ -515,3 +703,14 @@ class Router:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _told(action: _fleet.Action) -> tuple[Any, ...]:
+    """The method of a replica that an action calls, and its arguments."""
+    if action.kind == "set_role":
+        return "become", action.role
+    if action.kind == "set_length_range":
+        return action.kind, action.low, action.high
+    if action.kind == "set_prefill_budget":
+        return action.kind, action.low
+    return action.kind, action.parameter, action.value

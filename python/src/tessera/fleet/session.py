@@ -172,6 +172,7 @@ class Session:
         reasons: bool,
         end_of_reasoning: int | None,
         timeouts: Timeouts,
+        about: Mapping[str, int],
     ) -> None:
         try:
             self.prompt = [index(t) for t in prompt]
@@ -182,6 +183,9 @@ class Session:
             raise ValueError(f"a prompt has at least one token, and each is from 0 to {largest_token}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens is at least 1, not {max_tokens}")
+        for name, n in about.items():
+            if not isinstance(n, int) or n < 0:
+                raise ValueError(f"{name} is a whole number from 0, not {n!r}")
         self.max_tokens = max_tokens
         self.params = params
         self.movable = movable
@@ -201,7 +205,10 @@ class Session:
         self._said = _Inbox()
         self._leg: _Leg | None = None
         self._move: _Move | None = None
+        self._about = about
         self._request = -1  # in the book
+        self._turn = -1  # in the queue of those that wait for a place
+        self._place: Entry | None = None  # decided, and not begun
         self._avoid: set[Entry] = set()  # those that have failed it
         self._base = 0  # tokens that it had when it was placed
         self._heard = 0.0
@@ -233,6 +240,11 @@ class Session:
     def replica(self) -> str | None:
         """The replica that serves it now."""
         return None if self._leg is None else self._leg.entry.name
+
+    def _take_place(self) -> Entry | None:
+        """Where it is to begin, once."""
+        place, self._place = self._place, None
+        return None if place is None or place.gone else place
 
     # -- the loop
 
@@ -339,7 +351,7 @@ class Session:
             # Where it was placed: what a move finds is its own KV, come from a peer.
             self._router._cache_hit(self, piece.cached)
         if new:
-            self._router._progress(self, len(self.got) - self._base)
+            self._router._progress(self)
             if self.reasons and self._end_of_reasoning in new:
                 self.reasons = False
                 self._router._answers(self)
@@ -384,8 +396,8 @@ class Session:
         if self._move is not None:
             self._stay()
         leg.close()
-        self._router._release(self, leg.entry)
         self._leg = None
+        self._router._left(self, leg.entry)
         if len(self.got) == self.max_tokens:
             # Only the message that it ends is missing.
             return [Piece(len(self.got), (), "length", None, self.cached)]
@@ -469,7 +481,7 @@ class Session:
         # If the move took so long that the book no longer has it at the target, the book must not keep it at the
         # source.
         if not self._router._moved(self, move.to) and source is not None:
-            self._router._release(self, source.entry)
+            self._router._left(self, source.entry)
         self.moves += 1
         self._router.moved += 1
         has_first = to.has_first
@@ -499,7 +511,7 @@ class Session:
         self._move = None
         self.moves_failed += 1
         self._router.stayed += 1
-        self._router._release(self, move.to)
+        self._router._move_failed(self, move.to)
 
     def _close(self) -> None:
         if self._closed:
@@ -509,6 +521,5 @@ class Session:
             self._stay()
         if self._leg is not None:
             self._leg.close()
-            self._router._release(self, self._leg.entry)
             self._leg = None
         self._router._forget(self)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Load(NamedTuple):
-    """What requests are to a replica, as `Ledger.receive` takes it. Loads add up."""
+    """What requests are to a replica, as `Runtime.reported` takes it. Loads add up."""
 
     #: Live requests.
     requests: float = 0
@@ -20,5 +20,5 @@ class Load(NamedTuple):
     reasoning: float = 0
     #: Answers that have not used up their first quantum (PASCAL's a_i).
     fresh_answers: float = 0
-    #: What is left to compute of their prompts, in the unit of `Ledger.join`'s prefill_budget: tokens.
+    #: What is left to compute of their prompts, in the unit of `Router.add`'s prefill_budget: tokens.
     prefill: float = 0.0

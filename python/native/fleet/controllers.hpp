@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "checks.hpp"
+
+#include <tessera/control/flow_controller.hpp>
+#include <tessera/fleet/placing.hpp>
+#include <tessera/placement/fill_to_level.hpp>
+#include <tessera/placement/hashed.hpp>
+#include <tessera/placement/join_shortest_queue.hpp>
+#include <tessera/placement/least_kv.hpp>
+#include <tessera/placement/least_load.hpp>
+#include <tessera/placement/lmetric.hpp>
+#include <tessera/placement/migrate_to_headroom.hpp>
+#include <tessera/placement/migrate_when_tight.hpp>
+#include <tessera/placement/pascal.hpp>
+#include <tessera/placement/phi.hpp>
+#include <tessera/placement/power_of_two.hpp>
+#include <tessera/placement/prefix_affinity.hpp>
+#include <tessera/placement/random.hpp>
+#include <tessera/placement/round_robin.hpp>
+#include <tessera/placement/stay_in_range.hpp>
+#include <tessera/sim/cluster/routing.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// @file
+/// The controllers that a router runs, by name. To add one, write a line in `controllers`.
+
+namespace tessera_python {
+
+namespace control = tessera::control;
+namespace placement = tessera::placement;
+
+/// What controllers are made with.
+struct controller_settings {
+  std::size_t replicas = 64;           ///< Their numbers are below this.
+  ts::tokens block_size{16};           ///< Tokens of a block.
+  ts::blocks tight{};                  ///< A replica with fewer free blocks gives requests away.
+  ts::blocks demand{};                 ///< Fewer free blocks than this are stranded.
+  std::uint64_t seed = 1;              ///< For random choices.
+  double bound = 1.25;                 ///< For affinity.
+  double expected = 0;                 ///< What other routers send meanwhile; 0: as the runtime says.
+  double epoch = 0;                    ///< Seconds between two decisions about roles; 0: none.
+  double theta = 0.62;                 ///< For the decisions about roles.
+  std::uint64_t cooldown = 20;         ///< The same, in epochs.
+  std::uint64_t router = 0;            ///< Which router of how many.
+  std::uint64_t routers = 1;           ///< How many.
+  std::optional<std::string> moves{};  ///< How requests that run move; none: as the controller does by itself.
+};
+
+// -- placements that are of routers only
+
+/// Stages by length, as replicas say of themselves: the least load among the replicas with the prompt in their range.
+struct by_length : placement::least_load {};
+
+/// The highest Phi_T of replicas that decode as well: first among those with room for the prompt, then among the
+/// others. The prompt tokens that are left do not tell how long a prompt that fits nowhere waits for memory.
+struct by_time {
+  /// What is read of a view.
+  struct left {
+    double phi;
+    std::size_t requests;
+  };
+  template <class V>
+  struct all_left {
+    const V& all;
+    ts::blocks needs;
+    left operator[](std::size_t i) const noexcept {
+      const fleet::view& v = all[i];
+      // In the same order between -1 and 1.
+      const double phi = v.time_phi / (1 + std::fabs(v.time_phi));
+      return {v.free_blocks >= needs ? phi : phi - 2, v.requests};
+    }
+    [[nodiscard]] std::size_t size() const noexcept { return all.size(); }
+  };
+  placement::highest_phi highest{};
+  ts::blocks needs{};  ///< Blocks of the prompt that is placed.
+
+  template <class V>
+  std::size_t operator()(const V& all) noexcept {
+    return highest(all_left<V>{all, needs});
+  }
+};
+
+// -- by name
+
+using policy =
+    std::variant<placement::least_load, placement::least_kv, placement::join_shortest_queue, placement::round_robin,
+                 placement::random, placement::power_of_two, placement::fill_to_level<>, placement::highest_phi,
+                 placement::pascal_arrival, placement::lmetric, placement::prefix_affinity, placement::bounded_hashing,
+                 placement::dual_map, by_time, by_length>;
+using mover = std::variant<placement::stay, placement::migrate_when_tight, placement::migrate_to_headroom,
+                           placement::pascal_migrate_adaptively, placement::stay_in_range>;
+
+/// A placement policy, and which replicas it may choose from: prompts are computed elsewhere than in the decode pool,
+/// as long as there is elsewhere. Stages take what is in their range, as long as there is a stage for it.
+class places_by {
+ public:
+  places_by(policy by, const controller_settings& s)
+      : by_{std::move(by)}, block_size_{s.block_size}, told_{s.expected}, kept_(s.replicas) {}
+
+  double expected = 0;  ///< What other routers send meanwhile, as the runtime says.
+
+  [[nodiscard]] fleet::reading reads() const noexcept {
+    return std::visit(
+        []<class P>(const P&) {
+          return fleet::reading{.phases = placement::phase_reader<P>, .prefixes = placement::prefix_reader<P>};
+        },
+        by_);
+  }
+  std::size_t operator()(const fleet::candidates<>& all, const fleet::request_view& r) noexcept {
+    const ts::blocks size = ts::blocks_for(r.length(), block_size_);
+    const auto prefills = [](const fleet::view& v) noexcept { return v.role != control::role::decode; };
+    const auto any = [](const fleet::view&) noexcept { return true; };
+    if (std::holds_alternative<by_length>(by_)) {
+      const auto in_range = [&](const fleet::view& v) noexcept { return prefills(v) && v.from <= size && size < v.to; };
+      const std::size_t k = choose(all, in_range, size);
+      if (k != placement::nowhere) return k;
+    }
+    const std::size_t k = choose(all, prefills, size);
+    return k != placement::nowhere ? k : choose(all, any, size);
+  }
+
+ private:
+  struct subset {
+    const fleet::candidates<>& all;
+    std::span<const std::size_t> kept;
+    const fleet::view& operator[](std::size_t i) const noexcept { return all[kept[i]]; }
+    [[nodiscard]] std::size_t size() const noexcept { return kept.size(); }
+  };
+  template <class May>
+  std::size_t choose(const fleet::candidates<>& all, May may, ts::blocks size) noexcept {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      if (may(all[i])) kept_[n++] = i;
+    }
+    if (n == 0) return placement::nowhere;
+    const std::size_t k = std::visit(
+        [&](auto& p) noexcept {
+          if constexpr (requires { p.expected; }) p.expected = told_ > 0 ? told_ : expected;
+          if constexpr (requires { p.needs; }) p.needs = size;
+          return p(subset{all, {kept_.data(), n}});
+        },
+        by_);
+    return k < n ? kept_[k] : placement::nowhere;
+  }
+
+  policy by_;
+  ts::tokens block_size_;
+  double told_;
+  std::vector<std::size_t> kept_;
+};
+
+/// A migration policy. A request that decodes at a prefill replica goes on at the replica of another role with the
+/// least load, among those with room. All others follow the policy.
+struct moves_by {
+  mover by{};
+
+  std::size_t operator()(const fleet::candidates<>& all, std::size_t current, ts::blocks grows,
+                         ts::blocks moves) noexcept {
+    if (all[current].role != control::role::prefill) {
+      return std::visit([&](auto& m) noexcept { return m(all, current, grows, moves); }, by);
+    }
+    std::size_t best = current;
+    const auto load = [&](std::size_t i) noexcept { return all[i].kv_held + all[i].waiting_blocks; };
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      if (i != current && (best == current || load(i) < load(best))) best = i;
+    }
+    return best;
+  }
+};
+
+using placing_by_name = fleet::placing<places_by, moves_by>;
+
+/// A placement and a migration policy, and once an epoch Phasor's macro controller. That gives `elastic` replicas other
+/// roles, by what the prefill and the decode pool have left. A replica that changes counts as when it was last shown.
+class with_roles final : public fleet::controller {
+ public:
+  with_roles(placing_by_name places, const controller_settings& s)
+      : places_{std::move(places)},
+        epoch_s_{s.epoch},
+        demand_{s.demand},
+        known_(s.replicas),
+        workers_(s.replicas),
+        memory_(control::flow_controller::required_bytes({.workers = s.replicas})) {
+    ts::arena arena{memory_};
+    decides_.emplace(arena, control::flow_controller::limits{.workers = s.replicas},
+                     control::flow_controller::settings{.theta = s.theta, .cooldown = s.cooldown});
+  }
+
+  [[nodiscard]] fleet::reading reads() const noexcept override { return places_.reads(); }
+  void started(fleet::port& p) noexcept override { p.wake_after(epoch_s_, 0); }
+  void joined(fleet::replica_id id, const fleet::replica& what, fleet::port&) noexcept override {
+    known_[id] = {.elastic = what.elastic, .changes = false, .last = {}};
+  }
+  void left(fleet::replica_id id, fleet::port&) noexcept override { known_[id].changes = false; }
+  void failed(fleet::replica_id id, fleet::port&) noexcept override { known_[id].changes = false; }
+  void arrived(const fleet::request_view& r, fleet::port& p) noexcept override { places_.arrived(r, p); }
+  void may_move(const fleet::request_view& r, fleet::move_reason why, fleet::port& p) noexcept override {
+    places_.may_move(r, why, p);
+  }
+  void woke(std::uint64_t /*alarm*/, fleet::port& p) noexcept override {
+    const fleet::candidates<> open = p.replicas(fleet::request_view{});
+    for (control::worker& w : workers_) w.available = false;
+    for (std::size_t i = 0; i != open.size(); ++i) {
+      known& k = known_[open[i].id];
+      k.last = open[i];
+      k.changes = false;
+      show(k);
+    }
+    for (const known& k : known_) {
+      if (k.changes) show(k);
+    }
+    if (const auto change = decides_->decide(workers_)) {
+      known& k = known_[change->worker];
+      k.changes = ts::ok(p.set_role(change->worker, change->to));
+      if (k.changes) k.last.role = change->to;
+    }
+    p.wake_after(epoch_s_, 0);
+  }
+
+ private:
+  struct known {
+    bool elastic = false;
+    bool changes = false;
+    fleet::view last{};
+  };
+  void show(const known& k) noexcept {
+    const fleet::view& v = k.last;
+    control::worker& w = workers_[v.id];
+    // A mixed replica that keeps its role is in no pool.
+    const bool counts = k.elastic || v.role != control::role::mixed;
+    w = {.role = v.role, .elastic = k.elastic, .available = counts, .changing = k.changes};
+    w.time_phi = v.time_phi;
+    w.total = v.capacity;
+    w.free = v.free_blocks;
+    w.queued = v.waiting_blocks;
+    w.demand = demand_;
+    w.sequences_held = v.requests;
+  }
+
+  placing_by_name places_;
+  double epoch_s_;
+  ts::blocks demand_;
+  std::vector<known> known_;
+  std::vector<control::worker> workers_;
+  std::vector<std::byte> memory_;
+  std::optional<control::flow_controller> decides_;
+};
+
+// -- the list
+
+using made = std::shared_ptr<fleet::controller>;
+
+/// A controller by its name: as `replay` has it, where the same is there.
+struct named_controller {
+  std::string_view name;
+  made (*make)(const controller_settings&);
+};
+
+/// A placement policy by name, with pools. @param moves how requests move where the settings do not say.
+inline made make_placing(policy by, const controller_settings& s, std::optional<mover> moves = {}) {
+  const std::pair<std::string_view, mover> movers[] = {
+      {"none", placement::stay{}},
+      {"when_tight", placement::migrate_when_tight{.headroom = s.tight}},
+      {"to_headroom", placement::migrate_to_headroom{}},
+      {"pascal", placement::pascal_migrate_adaptively{.headroom = s.tight}},
+      {"cascade", placement::stay_in_range{}}};
+  if (!moves) moves = word(s.tight > ts::blocks{} ? "when_tight" : "none", "moves", movers);
+  const placing_by_name places{places_by{std::move(by), s},
+                               moves_by{s.moves ? word(*s.moves, "moves", movers) : *moves}};
+  if (s.epoch > 0) return std::make_shared<with_roles>(places, s);
+  return std::make_shared<placing_by_name>(places);
+}
+template <class Placement>
+Placement seated(const controller_settings& s) {
+  Placement p{};
+  if constexpr (requires { p.bound; }) p.bound = s.bound;
+  if constexpr (requires { p.state; }) p.state = s.seed;
+  if constexpr (requires { p.draws.state; }) p.draws.state = s.seed;
+  ts::sim::take_seat(p, {.router = s.router, .routers = s.routers, .instances = s.replicas});
+  return p;
+}
+template <class Placement>
+made place_by(const controller_settings& s) {
+  return make_placing(seated<Placement>(s), s);
+}
+/// As `replay --policy pascal` has it: one quantum of answer is free before an answer stays.
+inline made make_pascal(const controller_settings& s) {
+  const ts::blocks room = s.tight > ts::blocks{} ? s.tight : ts::blocks{32};
+  return make_placing(seated<placement::pascal_arrival>(s), s, placement::pascal_migrate_adaptively{.headroom = room});
+}
+/// Stages by length, and requests go on in the next one.
+inline made make_stages(const controller_settings& s) {
+  return make_placing(seated<by_length>(s), s, placement::stay_in_range{});
+}
+
+inline constexpr named_controller controllers[] = {
+    {"least-load", place_by<placement::least_load>},
+    {"least-kv", place_by<placement::least_kv>},
+    {"shortest-queue", place_by<placement::join_shortest_queue>},
+    {"in-turn", place_by<placement::round_robin>},
+    {"random", place_by<placement::random>},
+    {"power-of-two", place_by<placement::power_of_two>},
+    {"fill-to-level", place_by<placement::fill_to_level<>>},
+    {"phi", place_by<placement::highest_phi>},
+    {"phi-time", place_by<by_time>},
+    {"lmetric", place_by<placement::lmetric>},
+    {"prefix-affinity", place_by<placement::prefix_affinity>},
+    {"bounded-hashing", place_by<placement::bounded_hashing>},
+    {"dual-map", place_by<placement::dual_map>},
+    {"pascal", make_pascal},
+    {"stages", make_stages},
+};
+inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
+
+inline made make_controller(const std::string& name, const controller_settings& s) {
+  std::string all;
+  for (const named_controller& c : controllers) {
+    if (c.name == name) return c.make(s);
+    all += (all.empty() ? "" : ", ") + std::string{c.name};
+  }
+  refuse("controller is one of " + all + ", not " + name);
+}
+
+}  // namespace tessera_python
