@@ -4,7 +4,9 @@
 #include "checks.hpp"
 
 #include <tessera/control/flow_controller.hpp>
+#include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
+#include <tessera/fleet/pools.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
@@ -20,6 +22,7 @@
 #include <tessera/placement/random.hpp>
 #include <tessera/placement/round_robin.hpp>
 #include <tessera/placement/stay_in_range.hpp>
+#include <tessera/sim/cluster/make_controller.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 
 #include <cmath>
@@ -306,6 +309,21 @@ inline made make_stages(const controller_settings& s) {
   return make_placing(seated<by_length>(s), s, placement::stay_in_range{});
 }
 
+inline made make_llumnix(const controller_settings& s) {
+  fleet::llumnix::config config;
+  ts::sim::take_seat(config, {.router = s.router, .routers = s.routers, .instances = s.replicas});
+  return ts::sim::make_controller<fleet::llumnix>({.replicas = s.replicas}, config);
+}
+/// Prefill and decode replicas, as `replay --policy distserve` and, by Phi, `phasor` have them. Of several routers, the
+/// first changes roles.
+template <bool ByPhi>
+made make_pools(const controller_settings& s) {
+  fleet::pools_config config{.by_phi = ByPhi, .changes_roles = ByPhi && s.router == 0, .defragments = ByPhi};
+  if (s.epoch > 0) config.epoch_s = s.epoch;
+  config.block_size = s.block_size;
+  return ts::sim::make_controller<fleet::pools>({.replicas = s.replicas}, config);
+}
+
 inline constexpr named_controller controllers[] = {
     {"least-load", place_by<placement::least_load>},
     {"least-kv", place_by<placement::least_kv>},
@@ -322,6 +340,9 @@ inline constexpr named_controller controllers[] = {
     {"dual-map", place_by<placement::dual_map>},
     {"pascal", make_pascal},
     {"stages", make_stages},
+    {"llumnix", make_llumnix},
+    {"distserve", make_pools<false>},
+    {"phasor", make_pools<true>},
 };
 inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/controller.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
+#include <tessera/sim/cluster/make_controller.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 
 #include <cstddef>
@@ -31,21 +31,6 @@ struct seated_controller {
 };
 /// Makes the controller of a router.
 using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
-
-/// A controller with memory of its own, sized by `limits`. Allocates. @tparam Controller is made from what
-/// `storage_for` returns, and `args`.
-template <class Controller, class... Args>
-[[nodiscard]] std::shared_ptr<fleet::controller> make_controller(const typename Controller::limits& limits,
-                                                                 const Args&... args) {
-  struct owner {
-    owned_storage<typename Controller::limits> storage;
-    Controller decides;
-    owner(const typename Controller::limits& l, const Args&... a)
-        : storage{storage_for<Controller>(l)}, decides{storage, a...} {}
-  };
-  const auto all = std::make_shared<owner>(limits, args...);
-  return {all, &all->decides};
-}
 
 /// A request as its router knows it.
 [[nodiscard]] fleet::request_view request_view_of(const request& r);
