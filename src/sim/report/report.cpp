@@ -286,10 +286,19 @@ struct in_vllm {
   std::string_view policy;
   std::string_view scheduler;  ///< Its name there.
   std::string_view moves{};    ///< Settings of a router that moves requests as it does.
+  std::string_view router{};   ///< The router's controller, if it is not the placement of new requests alone.
 };
 constexpr in_vllm all_in_vllm[] = {
-    {"fcfs", "fcfs"}, {"rr", "round_robin"},      {"pascal", "pascal"}, {"pascal-paced", "pascal_paced", ", tight=32"},
-    {"pars", "pars"}, {"due-first", "due_first"}, {"vtc", "vtc"},
+    {"fcfs", "fcfs"},
+    {"rr", "round_robin"},
+    {"pascal", "pascal"},
+    {"pascal-paced", "pascal_paced", ", tight=32"},
+    {"pars", "pars"},
+    {"due-first", "due_first"},
+    {"vtc", "vtc"},
+    {"llumnix", "fcfs", "", "llumnix"},
+    {"distserve", "fcfs", "", "distserve"},
+    {"phasor", "fcfs", "", "phasor"},
 };
 
 }  // namespace
@@ -316,9 +325,9 @@ std::string format_deployment(std::span<const replicates> rows, std::size_t inst
           name, known->scheduler, name.find(':') == name.npos ? "" : " with its parameters");
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const replicates& r) { return r.front().policy == name; });
-      const std::string& placement = row->front().placement;
-      if (instances > 1 && !placement.empty() && placement != "own") {
-        out += fmt::format(", and send requests to them with tessera.fleet.Router(controller=\"{}\"{})", placement,
+      const std::string_view controller = known->router.empty() ? row->front().placement : known->router;
+      if (instances > 1 && !controller.empty() && controller != "own") {
+        out += fmt::format(", and send requests to them with tessera.fleet.Router(controller=\"{}\"{})", controller,
                            known->moves);
       }
       return out + ".\n";
