@@ -4,7 +4,9 @@
 /// @file
 /// Every controller that there is, and one that does everything a controller may do.
 
+#include <tessera/core/owned_storage.hpp>
 #include <tessera/core/split_mix.hpp>
+#include <tessera/fleet/layout_controller.hpp>
 #include <tessera/fleet/placing.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
@@ -149,6 +151,25 @@ void each_controller(F f) {
   of(placement::least_load{}, placement::migrate_when_tight{.headroom = blocks{4}});
   of(placement::least_load{}, placement::migrate_to_headroom{.below = 0.5, .gain = 0.05});
   of(placement::least_load{}, placement::stay_in_range{});
+  f([] {
+    // It plans soon, and has little room.
+    struct owner {
+      using controller = fleet::layout_controller<>;
+      owned_storage<controller::limits> storage = storage_for<controller>({.replicas = 6, .requests = 40, .window = 8});
+      controller by{storage,
+                    {.placing = {.cost = {.alpha = 0.5, .beta = 2},
+                                 .budget = {.peak_flops = 1000, .ttft = duration{2}},
+                                 .block_size = tokens{4}},
+                     .reads_prefixes = true,
+                     .tight = blocks{4},
+                     .first_plan = 1,
+                     .first_window = 2,
+                     .look_s = 0.5,
+                     .patience = 4}};
+    };
+    const auto all = std::make_shared<owner>();
+    return std::shared_ptr<fleet::controller>{all, &all->by};
+  });
 }
 
 }  // namespace tessera_test

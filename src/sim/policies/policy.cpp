@@ -67,7 +67,7 @@ void require_instances(const policy& p, std::size_t instances) {
 }
 
 void require_open_placement(const policy& p, const cluster_options& options) {
-  if (!options.routed || p.placement.empty()) return;
+  if (!options.routed || p.placement.empty() || p.knows_routers) return;
   throw usage_error{fmt::format(
       "the policy {} places requests by itself, and sees all instances at any moment: it knows no routers", p.name)};
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 /// @file
 /// A simulated cluster under a controller of a fleet.
@@ -25,6 +26,8 @@ struct seated_controller {
   std::shared_ptr<fleet::controller> decides;  ///< Not null.
   std::string places_by{};                     ///< How it places requests.
   std::string moves_by{};                      ///< How it moves requests.
+  /// Makes the plan of this number from what the controller knows. Empty: nothing plans, and none is asked for.
+  std::function<std::vector<fleet::assignment>(std::uint64_t plan)> plans{};
 };
 /// Makes the controller of a router.
 using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
@@ -40,8 +43,11 @@ using controller_maker = std::function<seated_controller(const cluster_options&,
 /// at that moment. A router's book at age 0 would show something else. Between two reports a book estimates what its
 /// own requests hold, and only the instance knows of chunks, preemption and shared blocks.
 ///
-/// An instance serves, moves requests and bounds its prompts per step. It does not change its role or its order, and
-/// nothing else plans. Each request must be placed at once.
+/// An instance serves, moves requests and bounds its prompts per step. It does not change its role or its order. Each
+/// request must be placed at once.
+///
+/// A plan is made when it is asked for (`seated_controller::plans`), and the controller is told of it `plan_s` seconds
+/// later, as the cluster's options say. Plans that are under way at a time have different numbers.
 class controlled : public cluster_control {
  public:
   /// @param make makes the controllers, when the run begins.

@@ -47,6 +47,7 @@ struct policy {
                               ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
   std::string formerly = {};  ///< An earlier name, which also finds it.
   std::vector<policy_parameter> parameters = {};  ///< Parameters that can be set by name.
+  bool knows_routers = false;  ///< Its own placement runs behind routers, too: see `cluster_options::routed`.
 };
 
 /// A policy that runs these engines on every instance of a cluster. It places new requests with `Placement` and
@@ -108,7 +109,7 @@ template <class Scheduler, class Make>
 /// Rejects a cluster that is too small or too large for `p`. @throws usage_error
 void require_instances(const policy& p, std::size_t instances);
 
-/// Rejects routers in front of a policy with a placement of its own. @throws usage_error
+/// Rejects routers in front of a policy with a placement of its own that knows none. @throws usage_error
 void require_open_placement(const policy& p, const cluster_options& options);
 
 /// Rejects rows that `p` cannot use. @param what the name of the rows in messages.
