@@ -45,8 +45,11 @@
 #include <tessera/fleet/controller.hpp>
 #include <tessera/fleet/event.hpp>
 #include <tessera/fleet/following.hpp>
+#include <tessera/fleet/headroom_book.hpp>
 #include <tessera/fleet/keyed_pool.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
+#include <tessera/fleet/layout_controller.hpp>
+#include <tessera/fleet/learned_lengths.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/ledger_book.hpp>
 #include <tessera/fleet/ledger_moves.hpp>
@@ -62,6 +65,8 @@
 #include <tessera/fleet/router_share.hpp>
 #include <tessera/fleet/runtime.hpp>
 #include <tessera/fleet/stitch.hpp>
+#include <tessera/fleet/traffic_memory.hpp>
+#include <tessera/fleet/traffic_sample.hpp>
 #include <tessera/fleet/view.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>

@@ -52,6 +52,7 @@ class world {
     if (a.what == action_kind::place) at_[a.request] = a.replica;
     if (a.what == action_kind::move) to_[a.request] = a.replica;
     if (a.what == action_kind::set_role) becoming_.push_back(a.replica);
+    if (a.what == action_kind::plan) plan_ = a.number;
   }
 
  private:
@@ -139,7 +140,10 @@ class world {
               .low = blocks{below(5)},
               .high = blocks{5 + below(9)}};
     }
-    if (what < 95) return {.what = event_kind::planned, .number = static_cast<std::uint64_t>(below(9))};
+    if (what < 95) {
+      const bool right = below(3) != 0;
+      return {.what = event_kind::planned, .number = right ? plan_ : static_cast<std::uint64_t>(below(9))};
+    }
     if (what == 99 && below(4) == 0) now_s_ += 12;
     return {.what = event_kind::clock};
   }
@@ -170,6 +174,7 @@ class world {
   std::map<std::pair<replica_id, std::uint64_t>, std::uint64_t> epochs_{};
   std::vector<event> sent_{};
   std::vector<replica_id> becoming_{};
+  std::uint64_t plan_ = 0;  // The last that was asked for.
 };
 
 struct counts {
@@ -239,14 +244,20 @@ void run(std::uint64_t seed, Make make, counts& seen) {
 TEST_CASE("fleet drivers: the same log gives the same actions, under every controller") {
   const std::uint64_t runs = tessera_test::is_slow ? 100 : 1000;
   std::size_t which = 0;
+  counts seen;
   tessera_test::each_controller([&](auto make) {
     CAPTURE(which);
-    counts seen;
+    seen = {};
     for (std::uint64_t seed = 1; seed <= runs; ++seed) run(seed + 7919 * which, make, seen);
     // They have not agreed by doing nothing.
     CHECK(seen.actions["place"] > runs);
     ++which;
   });
+  // The last of them plans, and carries plans out.
+  for (const char* kind : {"move", "set_role", "set_length_range", "set_prefill_budget", "plan"}) {
+    CAPTURE(kind);
+    CHECK(seen.actions[kind] > runs / 10);
+  }
   counts all;
   for (std::uint64_t seed = 1; seed <= runs; ++seed) {
     run(

@@ -140,7 +140,7 @@ TEST_CASE("controllers: a log of a simulation gives a runtime the same actions, 
         ++which;
       },
       tokens{16});
-  CHECK(which == 22);
+  CHECK(which == 23);
   CHECK(all.moves > runs);
   CHECK(all.late > runs);
   CHECK(all.deaths > runs);
@@ -186,6 +186,83 @@ TEST_CASE("controllers: a move that is late begins between two steps after that"
   CHECK(leaves_at(0) == tessera_test::approx(0.75));
   CHECK(leaves_at(0.125) == tessera_test::approx(0.125 + 1.0));
   CHECK(leaves_at(1) == tessera_test::approx(1 + 1.75));
+}
+
+/// Places in turn, and has a plan made when the first request comes. The plan's prefill budgets are what it sets.
+class planning final : public fleet::controller {
+ public:
+  void arrived(const fleet::request_view& r, fleet::port& p) noexcept override {
+    const auto all = p.replicas(r);
+    p.place(r.id, static_cast<fleet::replica_id>(all[r.id % all.size()].id));
+    if (r.id != 0) return;
+    asked_s = p.now_s();
+    asked = p.plan_async(7);
+    again = p.plan_async(8);
+  }
+  void planned(std::uint64_t plan, std::span<const fleet::assignment> layout, fleet::port& p) noexcept override {
+    made_s.emplace_back(plan, p.now_s());
+    for (const fleet::assignment& a : layout) p.set_prefill_budget(a.replica, a.prefill_budget);
+  }
+
+  double asked_s = -1;
+  status asked = status::ok;
+  status again = status::ok;
+  std::vector<std::pair<std::uint64_t, double>> made_s{};
+};
+
+TEST_CASE("controllers: a plan is made from what was known when it was asked for, and comes as late as it takes") {
+  // A step takes a quarter of a second. With 16 tokens of a prompt in a step, the second prompt takes longer.
+  const std::vector<trace_row> rows{row(0, 16, 0, 4), row(10, 160, 0, 4), row(30, 160, 0, 4)};
+  sim::cluster_options o = toy_cluster(2, 100);
+  struct outcome {
+    planning by{};
+    run_result result{};
+    std::vector<double> made_at{};
+  };
+  const auto run = [&](double plan_s, bool plans) {
+    o.plan_s = plan_s;
+    outcome out;
+    const auto by = std::make_shared<planning>();
+    const sim::controller_maker make = [&](const sim::cluster_options& c, const sim::router_seat&) {
+      sim::seated_controller s{.decides = by};
+      if (!plans) return s;
+      s.plans = [&out, by, n = c.instances](std::uint64_t plan) {
+        CHECK((plan == 7 || plan == 8));
+        CHECK(by->asked_s == 0);
+        out.made_at.push_back(by->asked_s);
+        std::vector<fleet::assignment> layout(plan == 7 ? n : 0);
+        for (std::size_t i = 0; i != layout.size(); ++i) {
+          layout[i] = {.replica = static_cast<fleet::replica_id>(i), .prefill_budget = tokens{16}};
+        }
+        return layout;
+      };
+      return s;
+    };
+    out.result = sim::cluster_of<fcfs<sim::request>, controlled>{o, {}, controlled{make}}.run(rows, quiet);
+    check_served(out.result, rows);
+    out.by = *by;
+    return out;
+  };
+  const auto ttft = [](const outcome& out, std::size_t i) { return out.result.requests[i].ttft(); };
+  for (const bool routed : {false, true}) {
+    CAPTURE(routed);
+    o.routed.reset();
+    if (routed) o.routed = sim::routing{.report_s = 0.5};
+    const outcome never = run(0, false);
+    CHECK(never.by.made_s.empty());
+    CHECK(never.by.asked == (routed ? status::ok : status::refused));  // a router learns by no answer
+    for (const double plan_s : {0.0, 5.0, 20.0}) {
+      CAPTURE(plan_s);
+      const outcome out = run(plan_s, true);
+      CHECK(ok(out.by.asked));
+      CHECK(ok(out.by.again));
+      CHECK(out.made_at.size() == 2);
+      CHECK(out.by.made_s == std::vector<std::pair<std::uint64_t, double>>{{7, plan_s}, {8, plan_s}});
+      // The bound holds for the prompts that come after it.
+      CHECK((ttft(out, 1) > ttft(never, 1)) == (plan_s < 10));
+      CHECK(ttft(out, 2) > ttft(never, 2));
+    }
+  }
 }
 
 TEST_CASE("controllers: what is on its way to an instance that dies is placed anew") {

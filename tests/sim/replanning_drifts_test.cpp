@@ -64,13 +64,13 @@ TEST_CASE("replanning: while the long ones wait, nothing has drifted, and they a
     if (expected < 250 || i < n / 10) window.ended(r);
   }
   sim::learned_lengths lengths;
-  lengths.learn(window.outputs(all));
-  CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.15));
-  CHECK(mean_of(window.rows(all, lengths, false)) < 0.5 * mean);
-  const auto drift = window.find_drift(all, lengths);
+  lengths.learn(sim::known_outputs(window.sample(all)));
+  CHECK(mean_of(sim::rows_of(window.sample(all), lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.15));
+  CHECK(mean_of(sim::rows_of(window.sample(all), lengths, false)) < 0.5 * mean);
+  const auto drift = sim::find_drift(window.sample(all), lengths);
   CHECK(std::abs(drift.outputs) < rank::drift_threshold_z);
   CHECK(std::abs(drift.scores) < 4);
-  CHECK(std::abs(window.find_drift(all, lengths, false).outputs) > rank::drift_threshold_z);
+  CHECK(std::abs(sim::find_drift(window.sample(all), lengths, false).outputs) > rank::drift_threshold_z);
   // Longer ones from the middle on show in their scores.
   sim::traffic_window other{n};
   other.starts(n);
@@ -78,8 +78,8 @@ TEST_CASE("replanning: while the long ones wait, nothing has drifted, and they a
     const double score = (i < n / 2 ? 1.0 : 1.5) * spread(random);
     other.arrived(all[i], static_cast<float>(score), static_cast<double>(i));
   }
-  CHECK(other.find_drift(all, lengths).scores > rank::drift_threshold_z);
-  CHECK(other.find_drift(all, lengths, false).scores == 0);
+  CHECK(sim::find_drift(other.sample(all), lengths).scores > rank::drift_threshold_z);
+  CHECK(sim::find_drift(other.sample(all), lengths, false).scores == 0);
 }
 
 TEST_CASE("replanning: without scores, while those with long prompts wait, nothing has drifted either") {
@@ -106,12 +106,12 @@ TEST_CASE("replanning: without scores, while those with long prompts wait, nothi
   }
   REQUIRE(ended < 3 * n / 4);
   sim::learned_lengths nothing;
-  CHECK(std::abs(window.find_drift(all, nothing).outputs) > rank::drift_threshold_z);  // all one cluster
+  CHECK(std::abs(sim::find_drift(window.sample(all), nothing).outputs) > rank::drift_threshold_z);  // all one cluster
   sim::learned_lengths lengths;
-  lengths.learn(window.outputs(all));
-  CHECK(std::abs(window.find_drift(all, lengths).outputs) < 3);
+  lengths.learn(sim::known_outputs(window.sample(all)));
+  CHECK(std::abs(sim::find_drift(window.sample(all), lengths).outputs) < 3);
   // Those that wait come to what others of their class have come to.
-  CHECK(mean_of(window.rows(all, lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.1));
+  CHECK(mean_of(sim::rows_of(window.sample(all), lengths, true)) == Catch::Detail::Approx(mean).epsilon(0.1));
 }
 
 TEST_CASE("replanning: nothing is planned from requests of which none has ended") {
@@ -133,10 +133,11 @@ TEST_CASE("replanning: nothing is planned from requests of which none has ended"
                         .window = window},
                        lengths,
                        {},
-                       [&](const sim::seen_traffic& seen, const instance_layout& now) {
+                       [&](const fleet::traffic_sample& seen, const instance_layout& now) {
+                         const std::vector<trace_row> all = sim::rows_of(seen.requests, lengths, true);
                          std::size_t known = 0;
-                         for (const trace_row& t : seen.rows) known += t.output_tokens >= 20 ? 1U : 0U;
-                         CHECK(known > seen.rows.size() / 2);
+                         for (const trace_row& t : all) known += t.output_tokens >= 20 ? 1U : 0U;
+                         CHECK(known > all.size() / 2);
                          ++plans;
                          return now;
                        }};

@@ -155,17 +155,17 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
     if (r.index >= 2000) mean += static_cast<double>(r.output.count()) / 1000;
   }
   CHECK(window.ended() == 667);  // of those that are remembered
-  const auto seen = window.outputs(all);
+  const auto seen = sim::known_outputs(window.sample(all));
   CHECK(std::count_if(seen.begin(), seen.end(), [](const seen_output& o) { return o.ended; }) == 667);
   lengths.learn(seen);
-  const auto rows = window.rows(all, lengths, true);
+  const auto rows = sim::rows_of(window.sample(all), lengths, true);
   REQUIRE(rows.size() == 1000);
   CHECK(rows.front().arrival_s == 0);
   CHECK(rows.back().arrival_s == Catch::Detail::Approx(249.75));
   double sum = 0;
   for (const trace_row& r : rows) sum += static_cast<double>(r.output_tokens) / 1000;
   CHECK(sum == Catch::Detail::Approx(mean).epsilon(0.1));
-  const auto drift = window.find_drift(all, lengths);
+  const auto drift = sim::find_drift(window.sample(all), lengths);
   CHECK(std::abs(drift.outputs) < 4);
   CHECK(drift.prompts == 0);
   window.forget_half();
@@ -176,7 +176,7 @@ TEST_CASE("replanning: a window has the last requests, and for those that run a 
   window.ended(all[2700]);  // which is a multiple of 3
   window.ended(all[100]);   // which is forgotten
   CHECK(window.ended() == half + 1);
-  CHECK(window.rows(all, lengths, true).size() == 500);
+  CHECK(sim::rows_of(window.sample(all), lengths, true).size() == 500);
 }
 
 TEST_CASE("replanning: in a window's rows a request reasons as long as is known, and none for longer than it may") {
@@ -207,8 +207,8 @@ TEST_CASE("replanning: in a window's rows a request reasons as long as is known,
   all[4].max_output = tokens{50};
   window.refused(all[5]);
   sim::learned_lengths lengths;
-  lengths.learn(window.outputs(all));
-  const auto rows = window.rows(all, lengths, true);
+  lengths.learn(sim::known_outputs(window.sample(all)));
+  const auto rows = sim::rows_of(window.sample(all), lengths, true);
   REQUIRE(rows.size() == 5);
   for (const trace_row& r : rows) CHECK(r.output_tokens == r.reasoning_tokens + r.answer_tokens);
   CHECK(rows[0].reasoning_tokens == 800);

@@ -122,7 +122,7 @@ TEST_CASE("replanning: layouts that change at any moment, while instances die, l
       const double lasts = 0.125 * static_cast<double>(1 + upto(60));
       o.faults.push_back({.kind = sim::fault_kind::dies, .instance = instance, .at_s = when, .for_s = lasts});
     }
-    const auto some_layout = [&](const sim::seen_traffic&, const instance_layout&) {
+    const auto some_layout = [&](const fleet::traffic_sample&, const instance_layout&) {
       instance_layout l;
       const auto kind = upto(2);
       const auto first = static_cast<std::size_t>(1 + upto(2));
@@ -201,20 +201,66 @@ TEST_CASE("replanning: pools come and go with the load, and none is lost or serv
   CHECK(r.numbers.completed == rows.size());
 }
 
+TEST_CASE("replanning: a plan that takes its time comes later, and is made from what was known before") {
+  const auto o = tessera_test::toy_cluster(4, 2400);
+  std::vector<trace_row> rows;
+  for (int i = 0; i != 400; ++i) rows.push_back(tessera_test::row(0.1 * i, 16, 0, 4));
+  struct outcome {
+    run_result result{};
+    std::vector<std::size_t> seen{};  // requests in the sample of each plan
+    double begins_s = -1;
+  };
+  const auto run = [&](double plan_s) {
+    outcome out;
+    auto own = o;
+    own.plan_s = plan_s;
+    listener heard;
+    own.watcher = &heard;
+    sim::learned_lengths lengths;
+    replanning control{
+        {.model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target), .bounds = std::vector<tokens>(4)},
+        lengths,
+        {},
+        [&](const fleet::traffic_sample& seen, const instance_layout&) {
+          out.seen.push_back(seen.requests.size());
+          instance_layout pools{.kind = sim::layout_kind::pools};
+          pools.pools = {.prefill = 2, .decode = 2, .mixed = 0};
+          return pools;
+        }};
+    out.result = sim::cluster_of<fcfs<request>, replanning>{own, {}, std::move(control)}.run(rows, quiet);
+    check_served(out.result, rows);
+    out.begins_s = heard.first("pools from now on");
+    return out;
+  };
+  const outcome at_once = run(0);
+  const outcome later = run(5);
+  CHECK(at_once.result.numbers.placement == "headroom, pools");
+  CHECK(later.result.numbers.placement == "headroom, pools");
+  CHECK(later.seen.front() == at_once.seen.front());
+  CHECK(later.begins_s == tessera_test::approx(at_once.begins_s + 5));
+  // No other plan is asked for while one is made: twice as many have come since by the time that it is there.
+  CHECK(later.seen.size() <= at_once.seen.size());
+  std::size_t moved_at_once = 0, moved_later = 0;
+  for (const sim::request_record& q : at_once.result.requests) moved_at_once += q.migrations;
+  for (const sim::request_record& q : later.result.requests) moved_later += q.migrations;
+  CHECK(moved_later < moved_at_once);
+  // One that takes longer than all that is served changes nothing.
+  CHECK(run(1000).result.numbers.placement == "headroom");
+}
+
 TEST_CASE("replanning: traffic that always has as many requests here is told from traffic that comes as it likes") {
   const auto rows = sim::generate(sim::find_workload("alpaca-chat"), 3000, 12, 1);
   const auto seen = [&](std::size_t in_flight) {
     auto o = profile_cluster("h100-96gb-qwen-32b", 4, 0, 256);
     o.in_flight = in_flight;
     sim::learned_lengths lengths;
-    std::vector<sim::seen_traffic> all;
+    std::vector<fleet::traffic_sample> all;
     replanning control{
         {.model = sim::calibrate_prefill(o.instance.timer, sim::default_ttft_target), .bounds = std::vector<tokens>(4)},
         lengths,
         {},
-        [&](const sim::seen_traffic& s, const instance_layout& now) {
+        [&](const fleet::traffic_sample& s, const instance_layout& now) {
           all.push_back(s);
-          CHECK(s.ended <= s.rows.size());
           return now;
         }};
     check_served(sim::cluster_of<fcfs<request>, replanning>{o, {}, std::move(control)}.run(rows, quiet), rows);
@@ -223,13 +269,13 @@ TEST_CASE("replanning: traffic that always has as many requests here is told fro
   for (const std::size_t n : {40U, 300U}) {
     CAPTURE(n);
     std::size_t held = 0;
-    for (const sim::seen_traffic& s : seen(n)) {
+    for (const fleet::traffic_sample& s : seen(n)) {
       held += s.held ? 1U : 0U;
       if (s.held) CHECK(s.here == n);
     }
     CHECK(held >= 2);
   }
-  for (const sim::seen_traffic& s : seen(0)) CHECK(!s.held);
+  for (const fleet::traffic_sample& s : seen(0)) CHECK(!s.held);
 }
 
 TEST_CASE("replanning: of a burst with scores the order is known before anything has ended") {

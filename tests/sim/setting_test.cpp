@@ -140,6 +140,9 @@ TEST_CASE("setting: a refusal names what was set as its user wrote it") {
             "--action-delay is a number of seconds from 0 to 1e+09, not -1",
             "action_s is a number of seconds from 0 to 1e+09, not -1"},
            {{.action_delay = 1}, "--action-delay goes with --routers", "action_s goes with routers"},
+           {{.plan_delay = -1},
+            "--plan-delay is a number of seconds from 0 to 1e+09, not -1",
+            "plan_s is a number of seconds from 0 to 1e+09, not -1"},
            {{.router_shares = true}, "--router-shares goes with --routers", "router_shares goes with routers"},
            {{.mtbf = 5}, "--mtbf and --mttr go together", "mtbf and mttr go together"},
            {{.detection = 2},
@@ -168,6 +171,7 @@ TEST_CASE("setting: everything that is set is in the options of the cluster") {
                   .routers = 2,
                   .report_interval = 0.5,
                   .action_delay = 0.25,
+                  .plan_delay = 20,
                   .router_shares = true,
                   .pools = "1/2",
                   .faults = {"hang:1@1+2"},
@@ -189,6 +193,7 @@ TEST_CASE("setting: everything that is set is in the options of the cluster") {
   CHECK(o.routed->routers == 2);
   CHECK(o.routed->report_s == 0.5);
   CHECK(o.routed->action_s == 0.25);
+  CHECK(o.plan_s == 20);
   CHECK(o.routed->shares);
   REQUIRE(o.pools);
   CHECK(*o.pools == sim::pool_sizes{1, 2, 0});
@@ -228,6 +233,8 @@ TEST_CASE("setting: a policy that cannot run there is refused before it runs") {
   p.placement = "own";
   CHECK(why(p, plain).empty());
   CHECK(why(p, routed).find("it knows no routers") != std::string::npos);
+  p.knows_routers = true;
+  CHECK(why(p, routed).empty());
   p.least_instances = 3;
   CHECK(why(p, plain) == "the policy p needs at least 3 instances, not 2");
   p = {.name = "p", .summary = {}, .run = {}, .pools = 2};

@@ -2,6 +2,7 @@
 
 // Truth tables of what a fleet asks of policies. Compiled, never run.
 
+#include <tessera/fleet/headroom_book.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/hashed.hpp>
@@ -54,6 +55,21 @@ struct may_throw {
   std::size_t operator()(const candidates<>&) { return 0; }
 };
 static_assert(!placement_policy<may_throw>);
+
+// How fast replicas decode: each of the three is needed, and none may throw.
+static_assert(decode_speed<linear_speed>);
+struct no_places {
+  double step_s(replica_id, std::int64_t, std::int64_t, std::int64_t) const noexcept;
+  bool alike() const noexcept;
+};
+struct no_steps {
+  std::size_t places(replica_id) const noexcept;
+  bool alike() const noexcept;
+};
+struct steps_may_throw : linear_speed {
+  double step_s(replica_id, std::int64_t, std::int64_t, std::int64_t) const;
+};
+static_assert(!decode_speed<no_places> && !decode_speed<no_steps> && !decode_speed<steps_may_throw>);
 
 // A book is its router's.
 static_assert(!std::is_copy_constructible_v<ledger<>> && !std::is_move_constructible_v<ledger<>>);

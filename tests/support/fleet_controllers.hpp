@@ -8,6 +8,7 @@
 #include <tessera/core/split_mix.hpp>
 #include <tessera/cost/qoe_model.hpp>
 #include <tessera/fleet/cascade.hpp>
+#include <tessera/fleet/layout_controller.hpp>
 #include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
 #include <tessera/fleet/pools.hpp>
@@ -200,6 +201,25 @@ void each_controller(F f, tessera::tokens block = tessera::tokens{4}) {
   f([block] {
     return with_memory<fleet::pools>({.replicas = 6, .requests = 80},
                                      fleet::pools::config{.epoch_s = 0.7, .block_size = block});
+  });
+  f([] {
+    // It plans soon, and has little room.
+    struct owner {
+      using controller = fleet::layout_controller<>;
+      owned_storage<controller::limits> storage = storage_for<controller>({.replicas = 6, .requests = 40, .window = 8});
+      controller by{storage,
+                    {.placing = {.cost = {.alpha = 0.5, .beta = 2},
+                                 .budget = {.peak_flops = 1000, .ttft = duration{2}},
+                                 .block_size = tokens{4}},
+                     .reads_prefixes = true,
+                     .tight = blocks{4},
+                     .first_plan = 1,
+                     .first_window = 2,
+                     .look_s = 0.5,
+                     .patience = 4}};
+    };
+    const auto all = std::make_shared<owner>();
+    return std::shared_ptr<fleet::controller>{all, &all->by};
   });
 }
 

@@ -2,10 +2,13 @@
 
 // A router's book with every policy that it can be asked with, and what goes with it.
 
+#include <tessera/fleet/headroom_book.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
+#include <tessera/fleet/learned_lengths.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/retry.hpp>
 #include <tessera/fleet/stitch.hpp>
+#include <tessera/fleet/traffic_memory.hpp>
 #include <tessera/placement/fill_to_level.hpp>
 #include <tessera/placement/join_shortest_queue.hpp>
 #include <tessera/placement/least_kv.hpp>
@@ -17,10 +20,30 @@
 #include <tessera/placement/prefix_affinity.hpp>
 #include <tessera/placement/stay_in_range.hpp>
 
+#include <span>
+
 using namespace tessera;
 
 template class tessera::fleet::ledger<>;
 template class tessera::fleet::ledger<nanoseconds_clock>;
+template class tessera::fleet::headroom_book<>;
+
+// The parts of a `layout_controller`, which itself is called by virtual functions.
+double use_parts(fleet::headroom_book<>& b, const fleet::candidates<>& all, fleet::traffic_memory& m,
+                 fleet::learned_lengths& l, std::span<const fleet::seen_output> seen,
+                 const fleet::request_view& r) noexcept {
+  m.arrived(r, 1, 2);
+  m.progressed(r);
+  m.answers(r);
+  m.look(3, 4);
+  m.forget_half();
+  l.learn(seen);
+  l.learn_distributions(seen);
+  l.ended(1, r.prompt, r.generated);
+  return static_cast<double>(b.choose(all, r.prompt, l.spread_of(l.expected_of(1, r.prompt)), true, true)) +
+         m.rate_lately(1) + m.rate() + l.drift() + (m.ended(r) && m.held(4) && m.queue_grows(4, 0.1) ? 1 : 0) +
+         static_cast<double>(m.sample().size() + m.newer_ended());
+}
 
 struct by_table {
   const tokens* cached;

@@ -86,9 +86,9 @@ grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders be
 
 # Routers that know their own books and old reports are named, also in the JSON. They do not apply to a policy that
 # places requests by itself.
-run --policy fcfs,due-first --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
+run --policy fcfs,phasor --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
 grep -q 'behind 4 routers with shares, with reports of 2 s' routers.txt || fail "no word about routers: $(cat routers.txt)"
-grep -q '^Left out: the policy due-first places requests by itself' routers.txt || fail "due-first knows no routers: $(cat routers.txt)"
+grep -q '^Left out: the policy phasor places requests by itself' routers.txt || fail "phasor knows no routers: $(cat routers.txt)"
 python3 - <<'P'
 import json
 (r,) = json.load(open("routers.json"))
@@ -106,7 +106,16 @@ refused '--report-interval is a number of seconds' --routers 2 --report-interval
 refused '--report-interval goes with --routers' --report-interval 2
 refused '--action-delay is a number of seconds' --routers 2 --action-delay -1
 refused '--action-delay goes with --routers' --action-delay 2
+refused '--plan-delay is a number of seconds' --plan-delay -1
 refused '--router-shares goes with --routers' --router-shares
+
+# Due-first behind a router is what a fleet runs, with plans that take their time.
+run --policy due-first --requests 200 --routers 1 --plan-delay 5 --json planned.json > planned.txt
+python3 - << 'P' || fail "not due-first behind a router: $(cat planned.txt)"
+import json
+(r,) = json.load(open("planned.json"))
+assert (r["policy"], r["routers"], r["plan_delay_s"], r["completed"]) == ("due-first", 1, 5, 200), r
+P
 
 # Seeds, objectives and a window: the same on any number of threads, and a seed's rows are those of that seed alone.
 more() { run --policy fcfs,pascal --slo ttft_p90=20,tpot=5 --warmup 1 --drain 0.5 "$@"; }

@@ -92,6 +92,9 @@ inline void add_instance_options(CLI::App& app, sim::setting& a) {
   app.add_option("--action-delay", a.action_delay,
                  "seconds until instances do what a router has decided, with --routers")
       ->capture_default_str();
+  app.add_option("--plan-delay", a.plan_delay,
+                 "seconds that a plan of the layout takes, beside the service, for policies that plan (due-first)")
+      ->capture_default_str();
   app.add_flag("--router-shares", a.router_shares, "each router has instances of its own, with --routers");
   app.add_option("--kv-blocks", a.size.kv_blocks, "KV blocks per instance (default: the profile's memory)");
   app.add_option("--block-size", a.size.block_size, "tokens per KV block")->capture_default_str();

@@ -198,6 +198,7 @@ inline nlohmann::ordered_json describe_setting(const sim::setting& a, const std:
     what["router_shares"] = a.router_shares;
     if (a.action_delay > 0) what["action_delay_s"] = a.action_delay;
   }
+  if (a.plan_delay > 0) what["plan_delay_s"] = a.plan_delay;
   if (a.mtbf) what["mtbf_s"] = *a.mtbf;
   if (a.mttr) what["mttr_s"] = *a.mttr;
   return what;

@@ -139,6 +139,7 @@ class following final : public controller, private port {
   [[nodiscard]] double now_s() const noexcept override { return real_->now_s(); }
   [[nodiscard]] candidates<> replicas(const request_view& r) noexcept override { return real_->replicas(r); }
   [[nodiscard]] destinations where_to(const request_view& r) noexcept override { return real_->where_to(r); }
+  void requests_at(replica_id id, const request_visitor& look) noexcept override { real_->requests_at(id, look); }
   [[nodiscard]] double age_s(const view& v) const noexcept override { return real_->age_s(v); }
   [[nodiscard]] double others_sent() const noexcept override { return real_->others_sent(); }
   status place(request_id request, replica_id to) noexcept override {

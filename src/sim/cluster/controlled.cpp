@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,19 @@ fleet::request_view request_view_of(const request& r) {
   if (r.migration.stage != migration_stage::none) v.moves_to = static_cast<fleet::replica_id>(r.migration.to);
   return v;
 }
+
+namespace {
+
+/// Orders the alarms about plans.
+constexpr std::uint64_t planning = std::numeric_limits<std::uint64_t>::max();
+
+void call_about_plan(cluster& c, double delay_s, std::uint64_t plan) {
+  const std::uint64_t before = c.alarms_are_of(planning);
+  c.call_after(delay_s, plan);
+  c.alarms_are_of(before);
+}
+
+}  // namespace
 
 /// The port of a controller that sees every instance as it is. Its actions are carried out at once.
 class controlled::all_seeing final : public fleet::port {
@@ -95,11 +109,33 @@ class controlled::all_seeing final : public fleet::port {
     (decides(c).*what)(request_view_of(r), *this);
   }
   void woke(cluster& c, std::uint64_t alarm) {
+    if (c.alarm_is_of() == planning) return plan(c, alarm);
     looked_.reset();
     decides(c).woke(alarm, *this);
   }
 
  private:
+  struct asked_plan {
+    std::uint64_t number = 0;
+    bool is_made = false;
+    std::vector<fleet::assignment> layout{};
+  };
+
+  /// A plan is to be made, or has been made.
+  void plan(cluster& c, std::uint64_t number) {
+    const auto at = find_plan(number);
+    if (!at->is_made) {
+      at->layout = by_.plans(number);
+      at->is_made = true;
+      if (c.options().plan_s > 0) return call_about_plan(c, c.options().plan_s, number);
+    }
+    const asked_plan made = std::move(*at);
+    plans_.erase(at);
+    decides(c).planned(number, made.layout, *this);
+  }
+  [[nodiscard]] std::vector<asked_plan>::iterator find_plan(std::uint64_t number) {
+    return std::find_if(plans_.begin(), plans_.end(), [number](const asked_plan& p) { return p.number == number; });
+  }
   [[nodiscard]] static fleet::replica_id id(std::size_t i) noexcept { return static_cast<fleet::replica_id>(i); }
   [[nodiscard]] fleet::controller& decides(cluster& c) noexcept {
     c_ = &c;
@@ -220,7 +256,13 @@ class controlled::all_seeing final : public fleet::port {
     c_->call_after(seconds, alarm);
     return status::ok;
   }
-  status plan_async(std::uint64_t) noexcept override { return status::refused; }
+  status plan_async(std::uint64_t number) noexcept override {
+    if (!by_.plans) return status::refused;
+    if (find_plan(number) != plans_.end()) return status::busy;
+    plans_.push_back({.number = number});
+    call_about_plan(*c_, 0, number);  // not from within a call of the controller
+    return status::ok;
+  }
   void note(fleet::request_id, fleet::replica_id, const fleet::short_text&) noexcept override {}
 
   seated_controller by_;
@@ -234,6 +276,7 @@ class controlled::all_seeing final : public fleet::port {
   std::optional<std::pair<blocks, blocks>> looked_{};  // At where the request at hand could go: grows, moves.
   fleet::request_id asked_about_ = fleet::no_request;
   decided_moves moves_{};
+  std::vector<asked_plan> plans_{};
 };
 
 controlled::all_seeing& controlled::seeing(cluster& c) {

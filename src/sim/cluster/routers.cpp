@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,6 +90,7 @@ fleet::replica_id routers::notify(cluster& c, std::size_t k, const fleet::event&
         call_about_role(c, how_.action_s, changing_.size() - 1);
         break;
       case fleet::action_kind::set_prefill_budget: c.bound_prompts(a.replica, tokens{a.low}); break;
+      case fleet::action_kind::plan: plan(c, k, a.number); break;
       default: break;  // what an instance cannot, and what is said alone
     }
   }
@@ -162,7 +164,31 @@ void routers::alarm(cluster& c, std::uint64_t what) {
     return;
   }
   if (what < c.size()) return report(c, static_cast<std::size_t>(what));
+  if (const auto made = plans_.find(what); made != plans_.end()) {
+    const made_plan p = std::move(made->second);
+    plans_.erase(made);
+    return planned(c, p);
+  }
   notify(c, static_cast<std::size_t>(what) - c.size(), {.at_s = c.now_s(), .what = fleet::event_kind::clock});
+}
+
+void routers::plan(cluster& c, std::size_t k, std::uint64_t number) {
+  if (!all_[k]->by.plans) return;  // and none ever comes
+  const std::uint64_t alarm = c.size() + how_.routers + plans_made_++;
+  plans_[alarm] = {k, number, all_[k]->by.plans(number)};
+  c.call_after(c.options().plan_s, alarm);
+}
+
+void routers::planned(cluster& c, const made_plan& p) {
+  for (const fleet::assignment& a : p.layout) {
+    fleet::event e = event_on(c, fleet::event_kind::lays_out, a.replica);
+    e.role = a.role;
+    e.low = a.from;
+    e.high = a.to;
+    e.count = a.prefill_budget;
+    notify(c, p.router, e);
+  }
+  notify(c, p.router, {.at_s = c.now_s(), .what = fleet::event_kind::planned, .number = p.number});
 }
 
 void routers::report(cluster& c, std::size_t i) {

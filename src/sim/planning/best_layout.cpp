@@ -6,7 +6,6 @@
 #include <tessera/sim/planning/staged_layout.hpp>
 #include <tessera/sim/planning/steady_trial.hpp>
 #include <tessera/sim/systems/instance_layout.hpp>
-#include <tessera/sim/systems/replanning.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

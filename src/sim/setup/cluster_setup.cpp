@@ -178,6 +178,12 @@ cluster_options size_cluster(const setting& a, std::span<const machines> cluster
     throw usage_error{fmt::format("{} is a number of seconds from 0 to {:g}, not {:g}", a.says("detection"),
                                   max_replay_seconds, a.detection)};
   }
+  const std::string plan_delay = a.how == spelling::options ? a.says("plan_delay") : "plan_s";
+  if (!(a.plan_delay >= 0 && a.plan_delay <= max_replay_seconds)) {
+    throw usage_error{fmt::format("{} is a number of seconds from 0 to {:g}, not {:g}", plan_delay, max_replay_seconds,
+                                  a.plan_delay)};
+  }
+  o.plan_s = a.plan_delay;
   check_window(a, rows);
   o.warmup_s = a.warmup;
   o.drain_s = a.drain;

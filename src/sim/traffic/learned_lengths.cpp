@@ -23,7 +23,21 @@ TESSERA_NAMESPACE_BEGIN
 namespace sim {
 
 // Defined here, because g++ 12 warns of a dangling pointer if it is inlined.
-learned_lengths::learned_lengths() = default;
+learned_lengths::learned_lengths() { make_room(1); }
+
+learned_lengths::learned_lengths(std::span<const trace_row> ended) {
+  make_room(ended.size());
+  std::vector<seen_output> seen;
+  for (const trace_row& r : ended) seen.push_back({.score = r.score, .length = tokens{r.output_tokens}});
+  lengths_->learn_distributions(seen);
+}
+
+void learned_lengths::make_room(std::size_t n) {
+  if (memory_ && n <= memory_->limits().window) return;
+  lengths_.reset();
+  memory_ = std::make_unique<memory>(storage_for<fleet::learned_lengths>({.window = std::max<std::size_t>(n, 1)}));
+  lengths_.emplace(*memory_);
+}
 
 void expect_lengths(std::vector<trace_row>& rows, std::span<const trace_row> history, bool predicts) {
   if (history.empty()) {

@@ -55,9 +55,10 @@ struct cluster_options {
   std::optional<pool_sizes> pools{};           ///< For policies with pools; none: as each of them divides by itself.
   std::optional<named_placement> placement{};  ///< For policies that leave it open; empty: each policy's own.
   std::optional<routing> routed{};             ///< For the same policies; none: their router sees all at any moment.
-  std::vector<fault> faults{};                 ///< What goes wrong.
-  double detection_s = 1;                      ///< After a death, before the others know of it: some missed heartbeats.
-  run_watcher* watcher = nullptr;              ///< Told why things happen; null: nothing asks. Changes no result.
+  double plan_s = 0;  ///< Seconds that a plan of the layout takes, beside the service; 0: it is there at once.
+  std::vector<fault> faults{};     ///< What goes wrong.
+  double detection_s = 1;          ///< After a death, before the others know of it: some missed heartbeats.
+  run_watcher* watcher = nullptr;  ///< Told why things happen; null: nothing asks. Changes no result.
 
   /// What instance `i` is.
   [[nodiscard]] const instance_options& of(std::size_t i) const noexcept { return each.empty() ? instance : each[i]; }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 /// @file
 /// A simulated cluster under a controller of a fleet.
@@ -28,6 +29,8 @@ struct seated_controller {
   std::string moves_by{};                      ///< How it moves requests.
   /// With a budget: what prompts cost, for Phi_T, instead of `routing::prefill`.
   placement::prefill_worker prefill{.cost = {}, .budget = {}};
+  /// Makes the plan of this number from what the controller knows. Empty: nothing plans, and none is asked for.
+  std::function<std::vector<fleet::assignment>(std::uint64_t plan)> plans{};
 };
 /// Makes the controller of a router.
 using controller_maker = std::function<seated_controller(const cluster_options&, const router_seat&)>;
@@ -44,8 +47,11 @@ using controller_maker = std::function<seated_controller(const cluster_options&,
 /// own requests hold, and only the instance knows of chunks, preemption and shared blocks.
 ///
 /// An instance serves, moves requests and bounds its prompts per step. Its role and its range of lengths are what
-/// controllers see of it; it serves all that is sent there. Its order does not change, and nothing else plans. Each
-/// request must be placed at once.
+/// controllers see of it; it serves all that is sent there. Its order does not change. Each request must be placed at
+/// once.
+///
+/// A plan is made when it is asked for (`seated_controller::plans`), and the controller is told of it `plan_s` seconds
+/// later, as the cluster's options say. Plans that are under way at a time have different numbers.
 class controlled : public cluster_control {
  public:
   /// @param make makes the controllers, when the run begins.

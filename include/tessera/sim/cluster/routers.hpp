@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -25,7 +26,8 @@ namespace sim {
 /// load is of which router. All routers know that an instance is dead when the cluster does. What an instance has
 /// cached is known as it is. An action of a router is carried out `action_s` later. A request is on its way for that
 /// long, and a move begins at the first step after it. A role takes as long; if there are several routers, none changes
-/// any, because the others would not hear of it.
+/// any, because the others would not hear of it. A plan is made when its router asks for it, and that router is told of
+/// it `cluster_options::plan_s` later.
 ///
 /// Requests go to the routers in turn.
 class routers {
@@ -84,6 +86,14 @@ class routers {
     std::size_t router;
     std::size_t instance;
   };
+  /// A plan that is made.
+  struct made_plan {
+    std::size_t router = 0;
+    std::uint64_t number = 0;
+    std::vector<fleet::assignment> layout{};
+  };
+  void plan(cluster& c, std::size_t k, std::uint64_t number);
+  void planned(cluster& c, const made_plan& p);
 
   routing how_;
   std::vector<std::unique_ptr<router>> all_{};
@@ -93,6 +103,8 @@ class routers {
   std::vector<std::uint64_t> epochs_{};  // By instance.
   std::vector<fleet::load> own_{};       // By router, of the instance that reports.
   std::vector<tokens> before_{};         // By request: what it had generated when it was placed.
+  std::map<std::uint64_t, made_plan> plans_{};  // By the number of their alarm.
+  std::uint64_t plans_made_ = 0;
 };
 
 }  // namespace sim

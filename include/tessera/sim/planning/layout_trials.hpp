@@ -115,6 +115,7 @@ class layout_trials {
       : options_{o}, model_{model}, engines_{std::move(engines)}, progress_{&progress}, by_headroom_{by_headroom} {
     // Future faults are unknown, and trials need no measurements that only reports use.
     options_.faults.clear();
+    options_.routed.reset();
     options_.watcher = nullptr;
     options_.instance.times_scheduler = false;
     for (instance_options& one : options_.each) one.times_scheduler = false;

@@ -6,7 +6,6 @@
 #include <tessera/sim/planning/layout_trials.hpp>
 #include <tessera/sim/planning/steady_trial.hpp>
 #include <tessera/sim/systems/instance_layout.hpp>
-#include <tessera/sim/systems/replanning.hpp>
 
 #include <cstddef>
 #include <optional>

@@ -4,7 +4,6 @@
 #include <tessera/sim/planning/due_first_config.hpp>
 #include <tessera/sim/planning/layout_trials.hpp>
 #include <tessera/sim/systems/instance_layout.hpp>
-#include <tessera/sim/systems/replanning.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +16,17 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
+
+/// What trials are made from.
+struct seen_traffic {
+  std::span<const trace_row> rows;  ///< The requests that are remembered: see `rows_of`.
+  double rate = 0;                  ///< Requests a second.
+  double lately = 0;                ///< In the last seconds; 0 if these were few.
+  std::size_t ended = 0;            ///< Rows of requests that have ended.
+  std::size_t here = 0;             ///< Requests that are being served.
+  bool held = false;                ///< Whether `here` is constant: each request that ends is followed by another.
+  bool behind = false;              ///< Whether the queue grows.
+};
 
 /// Most output tokens in a trial of continuing traffic with more than `first_trial` rows: some seconds of simulation.
 inline constexpr double most_tried_tokens = 3.2e7;

@@ -18,6 +18,10 @@ namespace sim {
 /// prefixes, and `history`, earlier requests of the same kind, if any. It learns the rest, and the layout of the
 /// instances, from what it observes (`replanning`), and reports it to `cluster_options::watcher`. `summary::placement`
 /// has the layouts, in order.
+///
+/// Behind routers (`cluster_options::routed`) it is what a fleet runs: each router has a `fleet::layout_controller`,
+/// and `layout_planner` makes its plans. There `history` is not read. Stages are the controller's: a request that
+/// outgrows its range is moved by its router. Without routers instances trade such requests (`cascade`).
 [[nodiscard]] run_result run_due_first(const cluster_options& options, std::span<const trace_row> rows,
                                        std::span<const trace_row> history, const due_first_config& config,
                                        const progress_callback& progress);

@@ -43,10 +43,10 @@ struct policy {
   std::string placement{};          ///< Name of the placement of new requests; empty: as `cluster_options` says.
   std::size_t least_instances = 1;  ///< The fewest instances that it can run on.
   std::size_t most_instances = std::numeric_limits<std::size_t>::max();  ///< The most instances that it can run on.
-  std::size_t pools = 0;       ///< The number of pools that it divides the instances into, as in
-                               ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
-  bool knows_routers = false;  ///< Its own placement is a `fleet::controller`: routers may stand in front.
+  std::size_t pools = 0;  ///< The number of pools that it divides the instances into, as in
+                          ///< `cluster_options::pools`: 2, prefill and decode, or 3, with a mixed one.
   std::vector<policy_parameter> parameters = {};  ///< Parameters that can be set by name.
+  bool knows_routers = false;  ///< Its own placement runs behind routers, too: see `cluster_options::routed`.
 };
 
 /// A policy that runs these engines on every instance of a cluster. It places new requests with `Placement` and
@@ -111,7 +111,7 @@ template <class Scheduler, class Make>
 /// Rejects a cluster that is too small or too large for `p`. @throws usage_error
 void require_instances(const policy& p, std::size_t instances);
 
-/// Rejects routers in front of a policy with a placement of its own. @throws usage_error
+/// Rejects routers in front of a policy with a placement of its own that knows none. @throws usage_error
 void require_open_placement(const policy& p, const cluster_options& options);
 
 /// Rejects rows that `p` cannot use. @param what the name of the rows in messages.

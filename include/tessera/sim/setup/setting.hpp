@@ -42,6 +42,7 @@ struct setting {
   std::optional<std::int64_t> routers{};  ///< Number of routers that place requests, each with its own state.
   double report_interval = 1;             ///< Seconds.
   double action_delay = 0;                ///< Seconds from a router's decision until instances act on it.
+  double plan_delay = 0;                  ///< Seconds that a plan of the layout takes, beside the service.
   bool router_shares = false;             ///< Routers tell each other at once where they place requests.
   std::string pools{};                    ///< `PREFILL/DECODE[/MIXED]`, or `auto`, which the tool plans, or none.
 

@@ -62,5 +62,16 @@ struct instance_layout {
                     });
 }
 
+/// Whether the present layout stays until the next plan gives it up, too. One plan is not enough, because near
+/// saturation plans differ. Two are, even if they know too little for a trial, as under overload: `colocated` needs no
+/// knowledge. Pools are given up at once by a plan that cannot wait and has tried them.
+/// @param doubted the plan before would have given it up. @param urgent the plan was made because the queue grows or
+/// more requests come.
+[[nodiscard]] inline bool stays_once(const instance_layout& now, const instance_layout& next, bool doubted,
+                                     bool urgent) noexcept {
+  return now.kind != layout_kind::colocated && next.kind != now.kind && !doubted &&
+         !(urgent && next.tried && now.kind == layout_kind::pools);
+}
+
 }  // namespace sim
 TESSERA_NAMESPACE_END

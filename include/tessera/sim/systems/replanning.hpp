@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/units.hpp>
+#include <tessera/fleet/traffic_sample.hpp>
 #include <tessera/rank/length_drift.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
 #include <tessera/sim/measure/load_verdict.hpp>
@@ -10,6 +11,7 @@
 #include <tessera/sim/systems/disaggregated.hpp>
 #include <tessera/sim/systems/instance_layout.hpp>
 #include <tessera/sim/traffic/learned_lengths.hpp>
+#include <tessera/sim/traffic/sampled_traffic.hpp>
 #include <tessera/sim/traffic/traffic_window.hpp>
 
 #include <fmt/format.h>
@@ -21,6 +23,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,17 +33,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace sim {
-
-/// What a plan is made from.
-struct seen_traffic {
-  std::span<const trace_row> rows;  ///< The requests that are remembered: see `traffic_window::rows`.
-  double rate = 0;                  ///< Requests a second.
-  double lately = 0;                ///< In the last seconds; 0 if these were few.
-  std::size_t ended = 0;            ///< Rows of requests that have ended.
-  std::size_t here = 0;             ///< Requests that are being served.
-  bool held = false;                ///< Whether `here` is constant: each request that ends is followed by another.
-  bool behind = false;              ///< Whether the queue grows.
-};
 
 /// A control that observes the traffic, learns what to expect of it, and gives the instances another layout when one is
 /// expected to pay. It begins with what a history says, if there is one, else with none: placement by headroom, and no
@@ -57,6 +49,9 @@ struct seen_traffic {
 /// The planner, `plan`, judges what a layout is expected to gain. It is told the present layout, and asks more of
 /// another. Stages or pools are given up when two plans in a row say so. Pools are also given up when one plan says so
 /// that was made because it falls behind or more requests come.
+///
+/// A plan takes `cluster_options::plan_s`, beside the service. It is made from what was known when it was asked for,
+/// and no other is asked for meanwhile.
 ///
 /// When the layout changes, requests that are on their way stay where they were. Running requests go on where they are,
 /// or move as the new layout has them move. New requests go by the new layout.
@@ -80,7 +75,7 @@ class replanning : public cluster_control {
     double rate_changes = 4.0 / 3;  ///< By this factor, up or down.
   };
   /// Finds a layout for traffic; `now` is the present one. The answer says why.
-  using planner = std::function<instance_layout(const seen_traffic& seen, const instance_layout& now)>;
+  using planner = std::function<instance_layout(const fleet::traffic_sample& seen, const instance_layout& now)>;
 
   /// @param lengths what it learns; must outlive it. @param history earlier requests of the same traffic, may be empty.
   /// @param plan says what is best.
@@ -150,9 +145,10 @@ class replanning : public cluster_control {
   void returned(cluster& c, std::size_t i) override { forward(c, &cluster_control::returned, i); }
   /// Instance `i` is between two steps.
   void step_ended(cluster& c, std::size_t i) override { forward(c, &cluster_control::step_ended, i); }
-  /// A look, or an alarm of the layout.
+  /// A look, a plan that is made, or an alarm of the layout.
   void alarm(cluster& c, std::uint64_t what) override {
     if (c.alarm_is_of() == 0) {
+      if (what == plan_is_made) return planned(c);
       rescan(c);
       return c.call_after(config_.look_s, 0);
     }
@@ -263,7 +259,7 @@ class replanning : public cluster_control {
 
   /// Learns from the window, and expects anew of those that are here.
   void learn(cluster& c) {
-    lengths_->learn(window_.outputs(c.requests()), config_.predicts);
+    lengths_->learn(known_outputs(window_.sample(c.requests())), config_.predicts);
     window_.each_here([&](std::size_t i, float score, tokens prompt) {
       c.requests()[i].score = lengths_->expected_of(score, prompt);
     });
@@ -299,7 +295,7 @@ class replanning : public cluster_control {
     population_.push_back({arrivals_, arrivals_ - gone_});
     if (population_.size() > config_.patience) population_.pop_front();
     const std::size_t first_window = std::min(config_.first_window, config_.window);
-    if (window_.ended() < config_.first_plan || window_.size() < first_window) return;
+    if (made_ || window_.ended() < config_.first_plan || window_.size() < first_window) return;
     bool drifted = false;
     if (arrivals_ >= looked_at_ + std::max(window_.size() / 8, first_window)) {
       looked_at_ = arrivals_;
@@ -314,13 +310,10 @@ class replanning : public cluster_control {
                   rate > planned_rate_ ? urgency::more_come : urgency::none);
     }
     if (falls_behind(rate)) {
-      const std::uint64_t before = life_;
       plan(c,
            fmt::format("it falls behind: {:.0f} wait, {:.0f} more than {:g} s ago", queue_.back(),
                        queue_.back() - queue_.front(), static_cast<double>(patience_) * config_.look_s),
            urgency::falls_behind);
-      if (life_ == before) patience_ *= 2;
-      queue_.clear();
     }
   }
 
@@ -361,7 +354,7 @@ class replanning : public cluster_control {
   }
 
   bool find_drift(cluster& c) {
-    const traffic_window::drift s = window_.find_drift(c.requests(), *lengths_, config_.predicts);
+    const traffic_shift s = sim::find_drift(window_.sample(c.requests()), *lengths_, config_.predicts);
     const auto sure_of = [](double z) { return std::abs(z) > rank::drift_threshold_z; };
     if (!sure_of(s.outputs) && !sure_of(s.prompts) && !sure_of(s.scores)) return false;
     if (window_.newer_ended() < config_.first_plan) return false;  // nothing to plan from would be left
@@ -380,31 +373,53 @@ class replanning : public cluster_control {
   /// Why a plan cannot wait for the next one.
   enum class urgency : std::uint8_t { none, more_come, falls_behind };
 
-  /// Learns, plans, and begins another layout if that is what the planner says.
-  void plan(cluster& c, std::string_view reason, urgency hurry = urgency::none) {
+  /// A plan that was asked for.
+  struct made_plan {
+    instance_layout next{};
+    std::string reason{};
+    urgency hurry = urgency::none;
+  };
+  static constexpr std::uint64_t plan_is_made = 1;  // What an alarm says; a look is 0.
+
+  /// Learns, and has a plan made. What comes of it is known `cluster_options::plan_s` later. A plan of a history is
+  /// made before the service begins.
+  void plan(cluster& c, std::string reason, urgency hurry = urgency::none) {
     learn(c);
     planned_at_ = arrivals_ + given_;
     planned_rate_ = window_.rate();
     ++plans_;
-    const std::vector<trace_row> rows = window_.rows(c.requests(), *lengths_, config_.predicts);
-    instance_layout next = plan_({rows, planned_rate_, rate_lately(), window_.ended(), arrivals_ - gone_, held(),
-                                  hurry == urgency::falls_behind},
-                                 layout_);
+    const std::vector<fleet::seen_request> seen = window_.sample(c.requests());
+    const fleet::traffic_sample sample{.requests = seen,
+                                       .rate = planned_rate_,
+                                       .lately = rate_lately(),
+                                       .here = arrivals_ - gone_,
+                                       .held = held(),
+                                       .behind = hurry == urgency::falls_behind};
+    made_ = made_plan{plan_(sample, layout_), std::move(reason), hurry};
+    if (c.options().plan_s == 0 || life_ == 0) return planned(c);
+    c.call_after(c.options().plan_s, plan_is_made);
+  }
+
+  /// A plan is made: begins another layout if that is what it says.
+  void planned(cluster& c) {
+    auto [next, reason, hurry] = std::move(*made_);
+    made_.reset();
     const bool changes = life_ == 0 || !alike(next, layout_);
-    // One plan is not enough to give up the layout of the last plan, because near saturation plans differ. Two are,
-    // even if they know too little for a trial, as under overload: `colocated` needs no knowledge.
-    const bool waits = life_ != 0 && layout_.kind != layout_kind::colocated && next.kind != layout_.kind && !doubted_ &&
-                       !(hurry != urgency::none && next.tried && layout_.kind == layout_kind::pools);
+    const bool waits = life_ != 0 && stays_once(layout_, next, doubted_, hurry != urgency::none);
     doubted_ = waits;
     const std::string_view present = name_of(layout_);
     rule(c, fmt::format("a plan, as {}: {}{}{}", reason, next.why, next.why.empty() ? "" : "; ",
                         waits     ? fmt::format("{} stay unless the next plan says so, too", present)
                         : changes ? fmt::format("{} from now on", name_of(next))
                                   : fmt::format("nothing changes: {}", present)));
-    if (!changes || waits) return;
-    patience_ = config_.patience;
+    if (changes && !waits) {
+      patience_ = config_.patience;
+      queue_.clear();
+      return begin(c, std::move(next));
+    }
+    if (hurry != urgency::falls_behind) return;
+    patience_ *= 2;
     queue_.clear();
-    begin(c, std::move(next));
   }
 
   static constexpr std::size_t lately = 256;
@@ -416,8 +431,9 @@ class replanning : public cluster_control {
   planner plan_;
   instance_layout layout_{};
   std::unique_ptr<cluster_control> running_;
-  std::uint64_t life_ = 0;        ///< Which layout runs: the first is 1.
-  std::vector<request*> former_;  ///< Those that were there before pools were, and have not ended.
+  std::optional<made_plan> made_{};  ///< The plan that is on its way.
+  std::uint64_t life_ = 0;           ///< Which layout runs: the first is 1.
+  std::vector<request*> former_;     ///< Those that were there before pools were, and have not ended.
   std::size_t arrivals_ = 0;
   std::size_t gone_ = 0;        ///< Arrivals that have ended or were refused.
   std::size_t looked_at_ = 0;   ///< Arrivals when a drift was looked for last.
