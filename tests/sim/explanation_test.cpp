@@ -92,7 +92,7 @@ TEST_CASE("a request that loses its blocks is told for which other, and how it c
   CHECK(t.says(1, "least-load"));
   CHECK(t.says(6, "its 4 blocks go to the host; request 0 needs blocks to go on and ranks before it"));
   CHECK(t.says(6, "as number 1 here, before by arrival, as number 2 here"));
-  CHECK(t.says(7, "first in line"));
+  CHECK(t.says(7, "first in the queue"));
   CHECK(t.says(7, "it needs 4 blocks, and 3 are free"));
   CHECK(t.says(8, "its 4 blocks come back from the host"));
   CHECK(t.says(9, "14 tokens"));
@@ -134,7 +134,7 @@ TEST_CASE("scores, and that none waits for ever, are told", "[sim]") {
   CHECK(t.lines == std::vector<std::string>{"0.1 - arrived", "0.1 0 placed", "0.1 0 predicted", "0.5-2.5 0 waits",
                                             "2.5-3 0 waits", "3 0 starts", "3-3.5 0 computes", "3.5 0 first token",
                                             "3.5-4 0 generates", "4 0 ended"});
-  CHECK(t.says(2, "score 9: the smallest goes first; from 2.100 s on it goes ahead of all that came later"));
+  CHECK(t.says(2, "score 9: the smallest goes first; from 2.100 s on it goes ahead of all later arrivals"));
   CHECK(t.says(3, "4 before it in the queue: request 2 is first (score 1): the batch is full; its own place: score 9"));
   CHECK(t.says(4, "first in the queue (ahead of requests with scores, because it came more than 2 s ago)"));
 }
@@ -183,7 +183,7 @@ TEST_CASE("due times and headroom are told", "[sim]") {
   CHECK(t.says(2, "8 tokens are expected of it, by the lengths of earlier requests: at 0.1 s each"));
   CHECK(t.says(3, "request 2 is first (nothing is read yet, due at 0.402 s"));
   CHECK(t.says(3, "its own place: nothing is read yet, due at 0.801 s"));
-  CHECK(t.says(4, "first in line"));
+  CHECK(t.says(4, "first in the queue"));
 }
 
 TEST_CASE("prompts and tokens on workers of their own are told", "[sim]") {
