@@ -371,7 +371,7 @@ def test_pandas_takes_it() -> None:
         ({"tpot": float("nan")}, "tpot must be a number of seconds above 0, not nan"),
         ({"routers": 0}, "routers must be from 1 to 1024, not 0"),
         ({"routers": 1, "report_s": 0.0}, r"report_s is a number of seconds from 0.001 to 1e\+09, not 0"),
-        ({"policy": "phasor", "routers": 1}, "it knows no routers"),
+        ({"policy": "cascade-steady", "routers": 1}, "it knows no routers"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:

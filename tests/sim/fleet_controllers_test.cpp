@@ -128,6 +128,49 @@ TEST_CASE("fleet controllers: a mixed instance takes the role that is wanted, be
   }
 }
 
+/// Writes down what it is told.
+struct listens final : sim::run_watcher {
+  std::vector<sim::request_event> events{};
+  std::vector<std::string> notes{};
+  [[nodiscard]] bool asks(std::size_t, double) const override { return true; }
+  [[nodiscard]] bool asks_of_steps(double) const override { return false; }
+  void notify(sim::request_event e) override { events.push_back(std::move(e)); }
+  void notify(sim::request_step) override {}
+  void notify(sim::instance_step) override {}
+  void note(double, std::string words) override { notes.push_back(std::move(words)); }
+};
+
+TEST_CASE("fleet controllers: explanations say what was compared, and why") {
+  sim::cluster_options o = toy_cluster(2, 100);
+  o.fabric_bytes_per_s = 1e6;
+  listens log;
+  o.watcher = &log;
+  const std::vector<trace_row> rows{row(0, 640, 0, 60), row(0.01, 656, 0, 2), row(0.02, 320, 0, 60)};
+  const auto by = tessera_test::llumnix_control({.epoch_s = 2, .low = 25, .high = 50});
+  CHECK(run(o, by, rows).numbers.migrations == 1);
+  bool is_placed = false;
+  bool moves = false;
+  for (const sim::request_event& e : log.events) {
+    if (e.what == sim::event_kind::placed && e.request == 2) {
+      is_placed = true;
+      CHECK(e.why.find("freeness") != std::string::npos);
+      REQUIRE(e.seen.columns.back() == "KV free after the queue");
+      REQUIRE(e.seen.rows.size() == 2);
+      // 100 blocks each, less the 40 and the 41 of those that came before.
+      CHECK(e.seen.rows[0].values.back() == 60);
+      CHECK(e.seen.rows[1].values.back() == 59);
+    }
+    if (e.what == sim::event_kind::moves) {
+      moves = true;
+      CHECK(e.request == 2);
+      CHECK(e.why.find("freeness; it needs ") != std::string::npos);
+      CHECK(e.seen.columns.back() == "KV free after the queue");
+    }
+  }
+  CHECK(is_placed);
+  CHECK(moves);
+}
+
 TEST_CASE("fleet controllers: all are served and books are empty, also where instances die") {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const std::vector<trace_row> rows = random_rows(seed, 40, 0.3);

@@ -122,6 +122,23 @@ TEST_CASE("fleet pools: where a pool is empty the mixed one does its part, and k
   CHECK(f("0 first_token replica=2 request=3") == lines{"> move replica=0 from=2 request=3"});
 }
 
+TEST_CASE("fleet pools: the mixed pool helps out where the queues of the prefill pool are long") {
+  auto storage = storage_for<fleet::pools>(four);
+  fleet::pools_config c = static_split();
+  c.helps_above = 1;
+  fleet::pools by{storage, c};
+  told f{by, without_rest()};
+  f("0 joined replica=0 number=1 capacity=100 has_role=prefill");
+  f("0 joined replica=1 number=1 capacity=100");
+  f("0 joined replica=2 number=1 capacity=100 has_role=decode");
+  CHECK(f("0 arrived request=1 prompt=16") == lines{"> place replica=0 request=1"});
+  CHECK(f("0 arrived request=2 prompt=16") == lines{"> place replica=0 request=2"});
+  CHECK(f("0 arrived request=3 prompt=16") == lines{"> place replica=1 request=3"});
+  CHECK(f("0 first_token replica=1 request=3").empty());
+  CHECK(f("0 first_token replica=0 request=1") == lines{"> move replica=2 from=0 request=1"});
+  CHECK(f("0 arrived request=4 prompt=16") == lines{"> place replica=0 request=4"});
+}
+
 TEST_CASE("fleet pools: a mixed replica is given the role of the pool that lacks headroom") {
   auto storage = storage_for<fleet::pools>(four);
   fleet::pools by{storage, {.defragments = false, .epoch_s = 1}};

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -23,12 +24,14 @@ namespace fleet {
 
 /// How `pools` chooses, and what it changes.
 struct pools_config {
-  bool by_phi = true;             ///< To the highest Phi_T and Phi_S; otherwise to the shortest queue, as DistServe.
-  bool changes_roles = true;      ///< Replicas change between the pools, as they need it.
-  bool defragments = true;        ///< Requests move so that free blocks join.
-  double epoch_s = 0.05;          ///< Seconds between two rounds of the controllers. Above 0.
-  tokens block_size{16};          ///< Tokens of a KV block, as in the router's book.
-  double kv_bytes_per_token = 1;  ///< KV of a token, for what a move costs. Above 0.
+  bool by_phi = true;  ///< To the highest Phi_T and Phi_S; otherwise to the shortest queue, as DistServe.
+  /// Splitwise: where the best prefill replica has more than this in its queue, mixed ones take prompts as well.
+  std::size_t helps_above = std::numeric_limits<std::size_t>::max();
+  bool changes_roles = true;                ///< Replicas change between the pools, as they need it.
+  bool defragments = true;                  ///< Requests move so that free blocks join.
+  double epoch_s = 0.05;                    ///< Seconds between two rounds of the controllers. Above 0.
+  tokens block_size{16};                    ///< Tokens of a KV block, as in the router's book.
+  double kv_bytes_per_token = 1;            ///< KV of a token, for what a move costs. Above 0.
   control::phasor::settings controllers{};  ///< Parameters of the controllers.
 };
 
@@ -47,7 +50,7 @@ struct pools_limits {
 /// By Phi this is Phasor: prompts go to the highest Phi_T, requests that decode to the highest Phi_S. Each epoch
 /// `control::phasor` moves requests away from decode replicas with stranded free memory, and may give an elastic or
 /// mixed replica another role. A replica that changes gets nothing new until it has its role; its requests stay.
-/// Without Phi, roles and defragmentation it is DistServe with a static split.
+/// Without Phi, roles and defragmentation it is DistServe with a static split, and Splitwise with `helps_above`.
 ///
 /// What it asks of the router: replicas that join with their roles, and with a prefill budget for Phi_T. Let
 /// `ledger_settings::moving` allow as many hand-overs as prompts end meanwhile. With several routers, one changes
@@ -55,7 +58,7 @@ struct pools_limits {
 ///
 /// When to use: prompts must not touch the time per token. `arrived` and `first_token` are O(replicas). An epoch is
 /// O(replicas + requests log requests), and what `control::phasor` takes. Nothing allocates after construction.
-/// Source: Phasor, algorithm 1; DistServe (Zhong et al. 2024).
+/// Source: Phasor, algorithm 1; DistServe (Zhong et al. 2024); Splitwise (Patel et al. 2024).
 class pools final : public controller {
  public:
   using config = pools_config;  ///< How it chooses, and what it changes.
@@ -91,12 +94,16 @@ class pools final : public controller {
   void arrived(const request_view& r, port& p) noexcept override {
     demand_.observe(r.prompt);
     const candidates<> all = p.replicas(r);
-    const std::size_t k = best(
-        all, control::role::prefill, prefill_ties_,
-        [&](const view& v) noexcept {
-          return std::pair{config_.by_phi ? -v.time_phi : 0.0, v.queued};
-        },
-        all.size());
+    const auto key = [&](const view& v) noexcept { return std::pair{config_.by_phi ? -v.time_phi : 0.0, v.queued}; };
+    placement::turn ties = prefill_ties_;
+    std::size_t k = best(all, control::role::prefill, ties, key, all.size());
+    if (k != placement::nowhere && all[k].role == control::role::prefill && all[k].queued > config_.helps_above) {
+      k = prefill_ties_.least(
+          0, all.size(), [&](std::size_t i) noexcept { return key(all[i]); },
+          [&](std::size_t i) noexcept { return all[i].role != control::role::decode; });
+    } else {
+      prefill_ties_ = ties;
+    }
     if (k == placement::nowhere) return p.note(r.id, no_replica, "no replica takes it");
     const auto to = static_cast<replica_id>(all[k].id);
     if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));

@@ -314,14 +314,19 @@ inline made make_llumnix(const controller_settings& s) {
   ts::sim::take_seat(config, {.router = s.router, .routers = s.routers, .instances = s.replicas});
   return ts::sim::make_controller<fleet::llumnix>({.replicas = s.replicas}, config);
 }
-/// Prefill and decode replicas, as `replay --policy distserve` and, by Phi, `phasor` have them. Of several routers, the
-/// first changes roles.
-template <bool ByPhi>
-made make_pools(const controller_settings& s) {
-  fleet::pools_config config{.by_phi = ByPhi, .changes_roles = ByPhi && s.router == 0, .defragments = ByPhi};
+/// Prefill and decode replicas, as `replay` has them under these names. Of several routers, the first changes roles.
+inline made make_pools(const controller_settings& s, fleet::pools_config config) {
+  config.changes_roles = config.changes_roles && s.router == 0;
   if (s.epoch > 0) config.epoch_s = s.epoch;
   config.block_size = s.block_size;
   return ts::sim::make_controller<fleet::pools>({.replicas = s.replicas}, config);
+}
+inline made make_phasor(const controller_settings& s) { return make_pools(s, {}); }
+inline made make_distserve(const controller_settings& s) {
+  return make_pools(s, {.by_phi = false, .changes_roles = false, .defragments = false});
+}
+inline made make_splitwise(const controller_settings& s) {
+  return make_pools(s, {.by_phi = false, .helps_above = 4, .changes_roles = false, .defragments = false});
 }
 
 inline constexpr named_controller controllers[] = {
@@ -341,8 +346,9 @@ inline constexpr named_controller controllers[] = {
     {"pascal", make_pascal},
     {"stages", make_stages},
     {"llumnix", make_llumnix},
-    {"distserve", make_pools<false>},
-    {"phasor", make_pools<true>},
+    {"distserve", make_distserve},
+    {"splitwise", make_splitwise},
+    {"phasor", make_phasor},
 };
 inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
 

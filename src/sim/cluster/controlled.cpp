@@ -238,6 +238,9 @@ class controlled::all_seeing final : public fleet::port {
     if (asked_about_ != fleet::no_request) return status::busy;
     if (i >= c_->size() || c_->views()[i].role == role) return status::refused;
     c_->show_role(i, role);
+    if (run_watcher* const watcher = c_->options().watcher) {
+      watcher->note(c_->now_s(), fmt::format("instance {} becomes a {} worker", i, to_string(role)));
+    }
     return status::ok;
   }
   status set_length_range(fleet::replica_id i, blocks from, blocks to) noexcept override {

@@ -3,6 +3,8 @@
 #include <tessera/sim/cluster/compare_views.hpp>
 #include <tessera/sim/cluster/routers.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +90,9 @@ fleet::replica_id routers::notify(cluster& c, std::size_t k, const fleet::event&
       case fleet::action_kind::set_role:
         changing_.push_back({k, a.replica});
         call_about_role(c, how_.action_s, changing_.size() - 1);
+        if (run_watcher* const watcher = c.options().watcher) {
+          watcher->note(c.now_s(), fmt::format("instance {} becomes a {} worker", a.replica, to_string(a.role)));
+        }
         break;
       case fleet::action_kind::set_prefill_budget: c.bound_prompts(a.replica, tokens{a.low}); break;
       case fleet::action_kind::plan: plan(c, k, a.number); break;

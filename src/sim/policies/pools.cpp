@@ -69,9 +69,12 @@ policy distserve() {
 }
 
 policy splitwise() {
-  return with<sim::splitwise>(3, "splitwise",
-                              "prefill and decode pools by the shortest queue, and a mixed one that helps out",
-                              "shortest queue", three_pools, [](const cluster_options&) { return sim::splitwise{}; });
+  return behind_routers(
+      with<sim::splitwise>(3, "splitwise",
+                           "prefill and decode pools by the shortest queue, and a mixed one that helps out",
+                           "shortest queue", three_pools, [](const cluster_options&) { return sim::splitwise{}; }),
+      three_pools,
+      {.by_phi = false, .helps_above = sim::splitwise{}.threshold, .changes_roles = false, .defragments = false});
 }
 
 policy phasor() {

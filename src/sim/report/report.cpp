@@ -298,6 +298,7 @@ constexpr in_vllm all_in_vllm[] = {
     {"vtc", "vtc"},
     {"llumnix", "fcfs", "", "llumnix"},
     {"distserve", "fcfs", "", "distserve"},
+    {"splitwise", "fcfs", "", "splitwise"},
     {"phasor", "fcfs", "", "phasor"},
 };
 
