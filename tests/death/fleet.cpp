@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/cascade.hpp>
+#include <tessera/fleet/following.hpp>
 #include <tessera/fleet/kv_transfer.hpp>
 #include <tessera/fleet/ledger.hpp>
 #include <tessera/fleet/llumnix.hpp>
@@ -108,6 +109,11 @@ TESSERA_DEATH_CASE(fleet_runtime_without_actions, "an event may have an action")
   fleet::placing<placement::least_load> by;
   auto storage = storage_for<fleet::runtime>({.actions = 0});
   fleet::runtime rt{by, storage};
+}
+TESSERA_DEATH_CASE(fleet_following_without_actions, "an event may have an action") {
+  fleet::placing<placement::least_load> other;
+  auto storage = storage_for<fleet::following>({.actions = 0});
+  fleet::following by{other, storage};
 }
 TESSERA_DEATH_CASE(fleet_runtime_of_no_router, "it is one of the routers") {
   fleet::placing<placement::least_load> by;

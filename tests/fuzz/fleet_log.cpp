@@ -35,6 +35,8 @@ constexpr std::string_view good_log = R"(0 joined replica=0 number=1 capacity=10
 3 reasoning_ended request=1 replica=2
 3 moved request=1 replica=0
 3 move_failed request=1 replica=0
+3.5 serves replica=2 low=2 high=8
+3.5 lost request=2 replica=1
 4 lays_out replica=0 role=decode low=3 high=9 count=50
 4 planned number=5
 4 role_changed replica=0

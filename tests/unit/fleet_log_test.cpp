@@ -38,6 +38,9 @@ TEST_CASE("fleet log: a line has what is not as it is by default") {
         "> note replica=3 why=two lines = one");
   CHECK(fleet::is_action("> note"));
   CHECK_FALSE(fleet::is_action("0 clock"));
+  CHECK(fleet::is_remark("# a remark"));
+  CHECK(fleet::is_remark(""));
+  CHECK_FALSE(fleet::is_remark("0 clock"));
 }
 
 TEST_CASE("fleet log: every member of every kind is read back as it was written") {

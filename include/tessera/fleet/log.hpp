@@ -23,7 +23,8 @@
 ///     > place replica=2 request=7
 ///
 /// An event begins with its moment in seconds, an action with `>`. Then come the kind and the members that are not as
-/// they are by default, always in the same order. Numbers are written so that the same number is read back.
+/// they are by default, always in the same order. Numbers are written so that the same number is read back. A line that
+/// begins with `#` is a remark: `tessera.fleet.Router` writes its settings there.
 
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
@@ -337,6 +338,9 @@ class line_reader {
 
 /// Whether a line is that of an action.
 [[nodiscard]] constexpr bool is_action(std::string_view line) noexcept { return !line.empty() && line.front() == '>'; }
+
+/// Whether a line is a remark, or empty: it is no event and no action.
+[[nodiscard]] constexpr bool is_remark(std::string_view line) noexcept { return line.empty() || line.front() == '#'; }
 
 /// Reads an event from a line. @param to is complete only if nothing was wrong.
 [[nodiscard]] inline log_error read(std::string_view line, event& to) noexcept {

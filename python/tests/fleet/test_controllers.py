@@ -19,7 +19,7 @@ from fake_engine import FakeEngine, answer
 from fake_fleet import Fleet, begin_to_move, prompt, tight_fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Event, Patience, Report, Router
+from tessera.fleet import Assignment, Event, Patience, Report, Router
 from tessera.fleet.__main__ import main
 from tessera.fleet.log import Log, mark
 from tessera.fleet.replay import compare
@@ -301,6 +301,34 @@ async def test_plans_that_nothing_makes(caplog: pytest.LogCaptureFixture) -> Non
     for number in (1, 2):
         r._do([fleet.parse(f"> plan number={number}")])
     assert told == ["0 planned number=1", "0 planned number=2"] and len(caplog.records) == 1
+
+
+@virtual
+async def test_a_plan_is_made_beside_the_service(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+
+    async def planner(number: int) -> list[Assignment]:
+        await asyncio.sleep(1.0)
+        if number == 2:
+            raise RuntimeError("no layout fits")
+        last = 0 if number == 3 else 8
+        return [Assignment("a", "prefill", 0, last, 512), Assignment("gone"), Assignment("b", first=8)]
+
+    r = Router(record=log, planner=planner)
+    for name in ("a", "b"):
+        r.add(name, Told(FakeEngine(name)), 100)
+    for number in (1, 2, 3):
+        r._do([fleet.parse(f"> plan number={number}")])
+        await asyncio.sleep(1.5)
+    await r.close()
+    assert log.read_text().splitlines()[3:] == [
+        "1 lays_out replica=0 count=512 role=prefill high=8",
+        "1 lays_out replica=1 low=8",
+        "1 planned number=1",
+        "2.5 planned number=2",
+        "4 planned number=3",
+    ]
+    assert [m.getMessage() for m in caplog.records] == ["there is no plan 2", "there is no plan 3"]
 
 
 # -- the log

@@ -101,6 +101,16 @@ def test_nobody_is_asked_to_move_where_engines_cannot() -> None:
     assert settings(options([*fake, "--settings", '{"moves": "cascade"}']))["moves"] == "cascade"
 
 
+def test_a_controller_is_named_as_in_replay() -> None:
+    from app import options
+
+    fake = ["--engine", "fake"]
+    assert options([*fake, "--controller", "bounded-hashing", "--record", "a.log"]).controller == "bounded-hashing"
+    assert options(fake).controller is None
+    with pytest.raises(SystemExit):
+        options([*fake, "--controller", "fastest"])
+
+
 def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
         all_ids = prompts(12, 1)

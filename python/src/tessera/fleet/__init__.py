@@ -40,10 +40,11 @@ from tessera.fleet.replica import (
 )
 from tessera.fleet.router import Report, Router, policies
 from tessera.fleet.session import Session
-from tessera.fleet.values import Load
+from tessera.fleet.values import Assignment, Load
 
 __all__ = [
     "Action",
+    "Assignment",
     "AtFault",
     "Call",
     "Died",

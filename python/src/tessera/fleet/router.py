@@ -13,7 +13,7 @@ import logging
 import os
 import uuid
 from collections import deque
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from tessera.fleet import _former
 from tessera.fleet.log import Log
 from tessera.fleet.replica import Refused, Replica, Timeouts, abilities, abilities_of, notify
 from tessera.fleet.session import Session, wake, within
-from tessera.fleet.values import Load
+from tessera.fleet.values import Assignment, Load
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +109,7 @@ class Router:
     `movable` and there is room.
 
     `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
+    `planner`: makes the plan of that number, beside the service, for controllers that ask for plans.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Router:
         avoid_for: float = 30.0,
         epoch: float = 0.0,
         record: str | os.PathLike[str] | None = None,
+        planner: Callable[[int], Awaitable[Sequence[Assignment]]] | None = None,
         **settings: Any,
     ) -> None:
         if not epoch >= 0:
@@ -167,10 +169,12 @@ class Router:
         #: Those that wait for a replica, by when they began to.
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._in_vain = 0  # Waiting requests that could not use the latest change.
+        self._shuns = 0.0  # Until then at least one is avoided.
         self._asking = False
         self._closed = False
         self._actions: deque[_fleet.Action] = deque()
         self._acting = False
+        self._planner = planner
         self._cannot_plan = False
 
     @staticmethod
@@ -305,7 +309,7 @@ class Router:
         if entry.gone:
             return
         self._do(self._tell("unreachable", entry, number=entry.incarnation))
-        entry.avoided_until = self.now() + self.avoid_for
+        entry.avoided_until = self._shuns = self.now() + self.avoid_for
 
     def suspect(self, entry: Entry) -> None:
         """It failed a request that was there, or a session waited for it in vain. If its death can be made sure of
@@ -499,6 +503,9 @@ class Router:
             if session is not None and session._move is not None:
                 session._stay()
         elif kind == "plan":
+            if self._planner is not None:
+                self._spawn(self._plan(self._planner, action.number))
+                return
             if not self._cannot_plan:
                 logger.warning("%s asks for plans, which nothing makes here", self.controller)
             self._cannot_plan = True
@@ -510,6 +517,24 @@ class Router:
                 if only or entry.role == "prefill":
                     self._do(self.book.handle(self._range(entry.number, self.now(), 0, 1 if only else None)))
             entry.told = self._spawn(self._ask_for(entry, action, entry.told))
+
+    async def _plan(self, planner: Callable[[int], Awaitable[Sequence[Assignment]]], number: int) -> None:
+        """A plan for the replicas that live when it is made; an empty one if none can be made."""
+        plan: list[dict[str, Any]] = []
+        try:
+            for a in await planner(number):
+                entry = self._entries.get(a.replica)
+                if entry is None:
+                    continue
+                part = {"role": a.role, "low": a.first, "high": a.last, "count": a.prefill_budget}
+                _fleet.Event("lays_out", 0.0, replica=entry.number, **part)  # ValueError if it makes no sense
+                plan.append({"replica": entry.number, **part})
+        except Exception as error:
+            logger.warning("there is no plan %d", number, exc_info=error)
+            plan = []
+        for part in plan:
+            self._do(self._heard("lays_out", **part))
+        self._do(self._heard("planned", number=number))
 
     async def _ask_for(self, entry: Entry, action: _fleet.Action, before: asyncio.Task[None] | None) -> None:
         """A replica is told something, after what it was told before."""
@@ -621,7 +646,7 @@ class Router:
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}
-        for_now = {e.number for e in self._entries.values() if now < e.avoided_until}
+        for_now = {e.number for e in self._entries.values() if now < e.avoided_until} if now < self._shuns else set()
         for avoided in (never | for_now, never):
             self._do(
                 self.book.arrived(

@@ -205,7 +205,7 @@ class Session:
         self._said = _Inbox()
         self._leg: _Leg | None = None
         self._move: _Move | None = None
-        self._about = about
+        self._about = {name: n for name, n in about.items() if n}
         self._request = -1  # in the book
         self._turn = -1  # in the queue of those that wait for a place
         self._place: Entry | None = None  # decided, and not begun

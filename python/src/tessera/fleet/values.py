@@ -6,6 +6,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Assignment(NamedTuple):
+    """What a plan has for a replica."""
+
+    #: Its name.
+    replica: str
+    #: "mixed", "prefill" or "decode".
+    role: str = "mixed"
+    #: It serves requests of at least so many blocks,
+    first: int = 0
+    #: and of fewer than this; None: of any length from there on.
+    last: int | None = None
+    #: Prompt tokens in a step; 0: its own budget.
+    prefill_budget: int = 0
+
+
 class Load(NamedTuple):
     """What requests are to a replica, as `Runtime.reported` takes it. Loads add up."""
 
