@@ -57,14 +57,12 @@ struct layout_controller_settings {
 ///
 /// **Placement** in the layout that the views show:
 /// - where all replicas do everything, by headroom (`headroom_book`). A request that runs goes on elsewhere where
-/// memory
-///   is tight (`placement::migrate_when_tight`);
+///   memory is tight (`placement::migrate_when_tight`);
 /// - where replicas serve ranges of lengths, to the least load among those with its length in their range. A request
 ///   that outgrows its range goes on in the next (`placement::stay_in_range`);
 /// - where prefill and decode are apart, a prompt goes to the prefill replica with the most time (Phi_T). With its
-/// first
-///   token the request goes on at the decode replica with the most memory (Phi_S). If no move is possible then, that is
-///   tried again with each block that it grows.
+///   first token the request goes on at the decode replica with the most memory (Phi_S). If no move is possible then,
+///   that is tried again with each block that it grows.
 ///
 /// **Planner.** The traffic that it has seen is a sample (`sample`). When a plan is due it asks for one by
 /// `port::plan_async`. A planner reads the sample. It says what each replica is to do (`planned`): its role, its range
