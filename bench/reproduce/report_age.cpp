@@ -22,7 +22,7 @@ struct load {
   const char* workload;
   double rate;  // Requests per second, about 80 % of what eight instances serve.
 };
-constexpr load loads[]{{"azure-conv", 24}, {"reasoning-chat", 14}, {"multi-turn", 40}};
+constexpr load loads[]{{"azure-conv", 24}, {"multi-turn", 40}};
 
 /// One column: what the controller is told, and when.
 struct view_of_fleet {
@@ -52,10 +52,10 @@ struct controller {
 std::vector<controller> controllers() {
   std::vector<controller> all;
   for (const sim::named_placement& p : sim::placements()) all.push_back({published("fcfs"), p.name});
-  for (const char* name : {"pascal", "llumnix", "cascade", "phasor", "due-first"}) {
+  for (const char* name : {"pascal", "llumnix", "cascade", "distserve", "splitwise", "phasor", "due-first"}) {
     sim::policy p = published(name);
     // One with a placement of its own sees all instances at any moment: no router does.
-    if (p.placement.empty()) all.push_back({std::move(p), ""});
+    if (p.placement.empty() || p.knows_routers) all.push_back({std::move(p), ""});
   }
   return all;
 }
@@ -83,7 +83,7 @@ void run(const options& o) {
       for (const view_of_fleet& v : views()) jobs.push_back({&l, c, v});
     }
   }
-  const std::size_t requests = o.quick ? 200 : 4000;
+  const std::size_t requests = o.quick ? 200 : 1500;
   std::vector<std::vector<sample>> samples(jobs.size(), std::vector<sample>(o.seeds));
   sim::run_parallel(jobs.size() * o.seeds, o.threads, [&](std::size_t k) {
     const std::size_t seed = k / jobs.size();
