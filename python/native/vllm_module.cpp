@@ -16,6 +16,7 @@ NB_MODULE(_vllm, m) {
   m.attr("policies") = nb::tuple(names);
   m.attr("adapters") = tessera_python::most_adapters;
   m.attr("groups") = tessera_python::most_groups;
+  m.attr("state_window") = tessera_python::state_window.count();
   m.attr("tenants") = tessera_python::tenants;
   m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 
@@ -25,6 +26,8 @@ NB_MODULE(_vllm, m) {
       .def("submit", &core::submit, nb::arg("request"), nb::arg("description"), nb::arg("now"),
            "A request joins: its slot, or the word of the refusal.")
       .def("cancel", &core::cancel, nb::arg("slot"), "A request ends, whatever it does.")
+      .def("set_option", &core::set_option, nb::arg("name"), nb::arg("value"),
+           "Gives an option another value, from the next step on. False: there is none of this name.")
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
       .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of their requests.")

@@ -56,6 +56,8 @@ class Engine:
             "lookahead": 0,
             "slots_ahead": 0,
             "hash_lookahead": 0,
+            "prompt_ahead": 0,
+            "spare": [],
             "drafts_of_batch": [],
             "adapters": 0,
             "windows": [0],

@@ -25,7 +25,7 @@ std::array<kv::group, Groups> random_layers(Below& below) {
   for (kv::group& g : all) {
     const tokens block_size = of(1 + below(8));
     switch (below(5)) {
-      case 0: g = kv::group::recurrent(block_size); break;
+      case 0: g = kv::group::recurrent(block_size, block_size % of(2) == tokens{}); break;
       case 1: g = kv::group::sliding(block_size, of(1 + below(30))); break;
       case 2: g = kv::group::chunked(block_size, of(1 + below(30))); break;
       default: g = kv::group::full(block_size);

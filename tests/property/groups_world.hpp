@@ -361,7 +361,9 @@ class world {
     must(e.of.samples == (end == r.text.size()), "samples at the end");
     read(e, r, first);
     for (std::size_t p = first; p != end; ++p) {
-      for (std::size_t g = 0; g != Groups; ++g) slot(e, g, p) = r.written(p);
+      for (std::size_t g = 0; g != Groups; ++g) {
+        if (!limits_.layers[g].at_ends || p + 1 == end) slot(e, g, p) = r.written(p);
+      }
     }
     r.computed = end;
     if (!e.of.samples) return {};

@@ -15,12 +15,13 @@ namespace {
 using namespace tessera_test::grouped;
 using kv::group;
 
-constexpr std::array<std::array<group, 3>, 5> models{{
+constexpr std::array<std::array<group, 3>, 6> models{{
     {group::full(4_tok), group::sliding(4_tok, 13_tok), group::recurrent(8_tok)},
     {group::full(4_tok), group::sliding(2_tok, 7_tok), group::sliding(4_tok, 24_tok)},
     {group::sliding(4_tok, 9_tok), group::full(6_tok), group::recurrent(3_tok)},
     {group::sliding(4_tok, 16_tok), group::sliding(8_tok, 5_tok), group::full(2_tok)},
     {group::recurrent(8_tok), group::recurrent(4_tok), group::sliding(4_tok, 3_tok)},
+    {group::recurrent(4_tok, true), group::full(4_tok), group::recurrent(4_tok, true)},
 }};
 
 struct seeded {

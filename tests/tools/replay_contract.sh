@@ -86,9 +86,9 @@ grep -q '^rr ' orders.txt && grep -q '^two-phase ' orders.txt || fail "orders be
 
 # Routers that know their own books and old reports are named, also in the JSON. They do not apply to a policy that
 # places requests by itself.
-run --policy fcfs,phasor --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
+run --policy fcfs,cascade-steady --placement shortest-queue --requests 200 --routers 4 --report-interval 2 --router-shares --json routers.json > routers.txt
 grep -q 'behind 4 routers with shares, with reports of 2 s' routers.txt || fail "no word about routers: $(cat routers.txt)"
-grep -q '^Left out: the policy phasor places requests by itself' routers.txt || fail "phasor knows no routers: $(cat routers.txt)"
+grep -q '^Left out: the policy cascade-steady places requests by itself' routers.txt || fail "cascade-steady knows no routers: $(cat routers.txt)"
 python3 - <<'P'
 import json
 (r,) = json.load(open("routers.json"))

@@ -96,6 +96,63 @@ TEST_CASE("groups: a window keeps what is looked at, a state one block, full att
   CHECK(c.kv.free() == 64);
 }
 
+TEST_CASE("groups: a state that is written where a step ends is found there only", "[kv]") {
+  on_heap<2> c{{group::full(4_tok), group::recurrent(4_tok, true)}};
+  const auto four = hashes(10, 4);
+  const typename on_heap<2>::groups::hash_spans spans{four, four};
+  const std::uint32_t row = c.kv.open();
+  // It ends with a block, if it reaches one, and before the last block of the sequence.
+  CHECK(c.kv.step_end(row, 0_tok, 30_tok, 100_tok) == 28_tok);
+  CHECK(c.kv.step_end(row, 28_tok, 31_tok, 100_tok) == 31_tok);
+  CHECK(c.kv.step_end(row, 31_tok, 34_tok, 100_tok) == 32_tok);
+  CHECK(c.kv.step_end(row, 31_tok, 50_tok, 100_tok) == 48_tok);
+  CHECK(c.kv.step_end(row, 0_tok, 40_tok, 40_tok) == 36_tok);
+  CHECK(c.kv.step_end(row, 36_tok, 40_tok, 40_tok) == 40_tok);
+  CHECK(c.kv.step_end(row, 0_tok, 39_tok, 39_tok) == 36_tok);
+  CHECK(c.kv.step_end(row, 0_tok, 3_tok, 3_tok) == 3_tok);
+
+  REQUIRE(c.kv.grow(row, 41_tok) == status::ok);
+  c.kv.begin();
+  c.kv.publish(row, spans, 28_tok);
+  CHECK(c.kv.match(spans, 100_tok) == 28_tok);  // and not what is before
+  CHECK(c.kv.match(spans, 27_tok) == 0_tok);
+  c.kv.publish(row, spans, 30_tok);
+  CHECK(c.kv.match(spans, 100_tok) == 28_tok);
+  c.kv.publish(row, spans, 39_tok);  // a step that has not ended with a block
+  CHECK(c.kv.match(spans, 100_tok) == 28_tok);
+  c.kv.publish(row, spans, 40_tok);
+  CHECK(c.kv.match(spans, 100_tok) == 40_tok);
+  CHECK(c.kv.match(spans, 39_tok) == 28_tok);
+  // Where a prompt departs from known prefixes, a step ends.
+  c.kv.keep_window(row, 12_tok);
+  CHECK(c.kv.step_end(row, 0_tok, 30_tok, 100_tok) == 12_tok);
+  CHECK(c.kv.step_end(row, 12_tok, 30_tok, 100_tok) == 28_tok);
+  CHECK(group::recurrent(4_tok, true).is_recurrent());
+  // A row has room for the states after drafts behind those of its tokens. Accepted drafts that pass the end of a block
+  // leave the state there.
+  on_heap<1> d{{group::recurrent(4_tok, true, 2)}};
+  const typename on_heap<1>::groups::hash_spans one{four};
+  const std::uint32_t drafting = d.kv.open();
+  CHECK(d.kv.lacks(drafting, 6_tok) == 2 + 2);
+  REQUIRE(d.kv.grow(drafting, 6_tok) == status::ok);
+  CHECK(d.kv.room(drafting) == 8_tok);
+  CHECK(d.kv.lacks(drafting, 9_tok) == 1);
+  d.kv.begin();
+  d.kv.publish(drafting, one, 6_tok);
+  CHECK(d.kv.match(one, 40_tok) == 0_tok);
+  d.kv.publish(drafting, one, 6_tok, kv::detail::no_callback{}, true);
+  CHECK(d.kv.match(one, 40_tok) == 0_tok);  // it has been looked at
+  REQUIRE(d.kv.grow(drafting, 10_tok) == status::ok);
+  d.kv.begin();
+  d.kv.publish(drafting, one, 9_tok, kv::detail::no_callback{}, true);
+  CHECK(d.kv.match(one, 40_tok) == 8_tok);
+  CHECK(d.kv.slide(drafting, 9_tok) == 2);
+  CHECK(d.kv.held(drafting) == 1 + 2);
+  // Others write the states within a step as well.
+  on_heap<2> each{{group::full(4_tok), group::recurrent(4_tok)}};
+  CHECK(each.kv.step_end(each.kv.open(), 0_tok, 30_tok, 100_tok) == 30_tok);
+}
+
 TEST_CASE("groups: a hit is what all groups can serve", "[kv]") {
   on_heap<3> c{{group::full(4_tok), group::sliding(4_tok, 10_tok), group::recurrent(8_tok)}};
   const auto four = hashes(10, 4);

@@ -39,6 +39,29 @@ TEST_CASE("earliest_due: a request without a reader goes by arrival plus expecte
   CHECK(served(q, r) == std::vector<std::size_t>{2, 1, 4, 0, 3});
 }
 
+TEST_CASE("earliest_due: a changed pace counts for all that have no reader") {
+  queue q{earliest_due{.pace = duration{1.0}, .patience = duration::forever()}};
+  std::vector<request> r(3);
+  const std::int64_t expected[] = {100, 4, 30};
+  for (std::size_t i = 0; i != r.size(); ++i) {
+    r[i].expected_output = tokens{expected[i]};
+    q.push(r[i], at(static_cast<double>(i)));
+  }
+  const auto retune = [&](double pace) {
+    q.discipline().pace = duration{pace};
+    for (request& x : r) q.update(x, [&](request& y) { q.discipline().retune(y); });
+  };
+  CHECK(q.front() == &r[1]);
+  retune(1e-6);
+  CHECK(q.front() == &r[0]);  // by arrival
+  // A request with a reader keeps its place.
+  const auto before = place(r[2]);
+  q.update(r[2], [&](request& y) { place(y).level = 2; });
+  retune(1.0);
+  CHECK(place(r[2]).turn == before.turn);
+  CHECK(served(q, r) == std::vector<std::size_t>{1, 0, 2});
+}
+
 TEST_CASE("earliest_due: without predictions, and for requests that are alike, it is arrival order") {
   for (const std::int64_t expected : {0, 7, 1'000'000}) {
     queue q;

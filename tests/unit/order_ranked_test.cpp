@@ -55,6 +55,28 @@ TEST_CASE("ranked: smallest score first, NaN last, ties by arrival", "[order][ra
   CHECK(drain(queue) == std::vector<int>{2, 8, 4, 5, 0, 6, 1, 3, 7});
 }
 
+TEST_CASE("ranked: a changed threshold counts for all, also for those that were boosted", "[order][ranked]") {
+  std::vector<request> r(3);
+  ranked_queue<request> queue{order::ranked<>{.threshold = duration{10}}};
+  for (int i = 0; i != 3; ++i) {
+    r[static_cast<std::size_t>(i)].id = i;
+    r[static_cast<std::size_t>(i)].score = static_cast<float>(-i);
+    queue.push(r[static_cast<std::size_t>(i)], at(i));
+  }
+  const auto retune = [&](double threshold) {
+    queue.discipline().threshold = duration{threshold};
+    for (request& x : r) queue.update(x, [&](request& q) { queue.discipline().retune(q); });
+  };
+  queue.advance(at(11.5));
+  CHECK(queue.front()->id == 0);
+  CHECK(place(r[0]).boosted);
+  retune(100);
+  CHECK(queue.front()->id == 2);
+  CHECK_FALSE(place(r[0]).boosted);
+  retune(0);
+  CHECK(drain(queue) == std::vector<int>{0, 1, 2});
+}
+
 TEST_CASE("ranked: a request that has waited the threshold is boosted, oldest first", "[order][ranked]") {
   std::vector<request> r(5);
   ranked_queue<request> queue;  // 120 s

@@ -324,6 +324,30 @@ TEST_CASE("integer time, a buffer of any alignment, and what a scheduler is made
   CHECK(s.size_limits().blocks == 8);
 }
 
+TEST_CASE("a step that does not end a prompt leaves `least_left` of it, in every plan") {
+  for (const std::int64_t budget : {3, 4, 5, 7, 16}) {
+    std::deque<request> r;
+    for (std::int64_t n = 1; n != 24; ++n) r.push_back(make(n));
+    fixture<> f{{.requests = 32, .blocks = 24, .block_size = 4_tok, .residents = 4}, {.least_left = 3_tok}};
+    for (request& x : r) REQUIRE(f.submit(x) == status::accepted);
+    std::size_t ended = 0;
+    for (int steps = 0; ended != r.size(); ++steps) {
+      REQUIRE(steps < 400);
+      const auto p = f.plan({.max_batch = 4, .token_budget = tokens{budget}});
+      std::vector<outcome> outcomes(p.size());
+      for (std::size_t i = 0; i != p.size(); ++i) {
+        const tokens left = p[i].request->state().length - p[i].first - p[i].count;
+        CHECK((left == 0_tok || left >= 3_tok));
+        CHECK(p[i].samples == (left == 0_tok));
+        outcomes[i].finished = p[i].samples && p[i].request->generated() == 1_tok;
+        ended += outcomes[i].finished ? 1U : 0U;
+      }
+      CHECK(p.computed <= tokens{budget});
+      REQUIRE(f.scheduler.commit(p, outcomes, time_point{}) == status::ok);
+    }
+  }
+}
+
 TEST_CASE("update: a request goes to where its new priority belongs, with its KV, whatever it is doing") {
   std::deque<request> r{make(4), make(4), make(4), make(4)};
   fixture<> f{{.requests = 8, .blocks = 8, .block_size = 4_tok, .residents = 2, .host_blocks = 8}};

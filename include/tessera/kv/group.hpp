@@ -18,6 +18,8 @@ struct group {
   tokens block_size{16};   ///< Tokens per block. At least 1.
   tokens window{};         ///< Tokens that a token attends to, itself included; 0: all.
   bool in_chunks = false;  ///< They attend no further back than to the last multiple of `window`.
+  bool at_ends = false;    ///< A block has a value for others only if a step ended with its last token.
+  std::size_t spare = 0;   ///< Blocks at the end of each row beyond those of its tokens: for states after drafts.
 
   /// Full attention.
   [[nodiscard]] static constexpr group full(tokens block_size) noexcept { return {block_size, tokens{}}; }
@@ -32,19 +34,31 @@ struct group {
   /// A recurrent state, modelled as the window that ends with the token before. A block holds one state. It is the
   /// latest state or, once the block's tokens are computed, the state after its last token, from which other requests
   /// may start. So `block_size` is the distance between such states.
-  [[nodiscard]] static constexpr group recurrent(tokens block_size) noexcept { return {block_size, tokens{2}}; }
+  /// @param at_ends the engine writes the state only where a step ends, as vLLM does. Other requests may start from a
+  /// block's state if a step ended with the block. Blocks within a step hold nothing.
+  /// @param spare most drafts of a step. The engine keeps the state after each in a block behind the latest state's.
+  /// It goes on from the state after the last accepted draft. If these pass the end of a block, it leaves the state
+  /// there in that block.
+  [[nodiscard]] static constexpr group recurrent(tokens block_size, bool at_ends = false,
+                                                 std::size_t spare = 0) noexcept {
+    return {block_size, tokens{2}, false, at_ends, spare};
+  }
 
-  /// Whether it keeps a state, which cannot be rewound to an earlier token.
+  /// Whether it keeps a state, which cannot be rewound to an earlier token, except to one before drafts in `spare`.
   [[nodiscard]] constexpr bool is_recurrent() const noexcept { return window == tokens{2} && !in_chunks; }
 
+  /// The blocks of a row with room for `slots` tokens, if all are kept.
+  [[nodiscard]] constexpr std::size_t row_blocks(tokens slots) const noexcept {
+    return static_cast<std::size_t>(blocks_for(slots, block_size).count()) + spare;
+  }
   /// The most blocks that a sequence of `slots` slots needs at once, computed token by token. `ahead` of the slots are
   /// for tokens beyond it.
   [[nodiscard]] constexpr std::size_t most_blocks(tokens slots, tokens ahead = {}) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(slots, block_size).count());
+    const std::size_t all = row_blocks(slots);
     if (window == tokens{}) return all;
     // The first attended token lies anywhere in a block; for chunks, at a multiple of this.
     const tokens step{in_chunks ? std::gcd(window.count(), block_size.count()) : 1};
-    const auto most = static_cast<std::size_t>(blocks_for(window + ahead + block_size - step, block_size).count());
+    const std::size_t most = row_blocks(window + ahead + block_size - step);
     return all < most ? all : most;
   }
 

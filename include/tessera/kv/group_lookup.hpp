@@ -22,6 +22,35 @@ namespace kv::detail {
   const std::size_t first = of.first_needed(n);
   return first < end ? first : end;
 }
+/// Whether block `i` is one that is needed to continue after `from` tokens, and ends before `to`.
+[[nodiscard]] inline bool is_within(const group& of, std::size_t i, tokens from, tokens to) noexcept {
+  return i >= needed_from(of, from) && i < static_cast<std::size_t>(to / of.block_size);
+}
+/// Whether a block that its window has passed is likely to be found again: it is before `parting` or in [end, named).
+/// States that are written where steps end are few, and all likely.
+[[nodiscard]] inline bool is_kept(const group& of, std::size_t i, tokens parting, tokens end, tokens named) noexcept {
+  return of.at_ends || is_within(of, i, parting, parting) || is_within(of, i, end, named);
+}
+/// The end of a step over tokens [first, end) of `length`, where states are written at the ends of steps. A step that
+/// reaches a whole unit ends with one. It does not pass the last unit before the end of the sequence, from which an
+/// equal prompt will start. Nor does it pass `parting`, where the prompt departs from known prefixes. (vLLM ends its
+/// chunks at the same places.)
+[[nodiscard]] inline tokens step_end(tokens unit, tokens parting, tokens first, tokens end, tokens length) noexcept {
+  const auto whole = [unit](tokens n) noexcept { return unit * (n / unit); };
+  const tokens last = whole(length - tokens{1});
+  if (first < last && last < end) end = last;
+  if (first < parting && parting < end) end = parting;
+  return end == length || whole(end) <= first ? end : whole(end);
+}
+/// When a step has ended after `computed` tokens: the first block before `end` that has KV for others, and is neither
+/// published nor given back. `drafted`: the last of the tokens may have been drafts.
+[[nodiscard]] inline std::size_t first_written(const group& of, std::size_t published, std::size_t first,
+                                               std::size_t end, tokens computed, bool drafted) noexcept {
+  const std::size_t from = published > first ? published : first;
+  if (!of.at_ends || from >= end) return from;
+  const bool passed_by_drafts = drafted && of.spare != 0;
+  return passed_by_drafts || of.block_size * static_cast<std::int64_t>(end) == computed ? end - 1 : end;
+}
 /// The name of a group's block in the shared store: the same tokens are different KV in another group.
 template <class Hash>
 [[nodiscard]] Hash named_in(std::size_t g, Hash hash) noexcept {
@@ -33,6 +62,12 @@ template <class Hash>
     return hash ^ salt;
   }
 }
+
+/// A callback that does nothing.
+struct no_callback {
+  template <class Ids>
+  constexpr void operator()(const Ids& /*ids*/) const noexcept {}
+};
 
 /// A run of a group's blocks that the store is known to have.
 struct known_run {

@@ -28,7 +28,7 @@ namespace kv {
 /// Blocks that a window has passed are evicted before all others (`release_first`, if the store has it). Prefixes that
 /// end behind them are found without them. Prompts are likely to be found up to two places, which are exceptions: the
 /// end of the row's hashes, and its departure from known prefixes. (Marconi, section 4.1, keeps states at the same
-/// places.) The window before such a place is released as any other block.
+/// places.) The window before such a place is released as any other block, as are states that are few (`at_ends`).
 ///
 /// Within a plan: `open`, `share`, `fork`, `grow`, `evict`, undone by `roll_back`. Final: `publish`, `slide`, `close`.
 ///
@@ -103,8 +103,7 @@ class groups {
     for (std::size_t g = 0; g != count(); ++g) n += table_[g].size(row) - state_[row].first[g];
     return n;
   }
-  /// A group's first block of a row that is still held: earlier entries are unspecified. O(1). Requires: the row is in
-  /// use.
+  /// A group's first block of a row that is still held. Earlier entries are unspecified. O(1). Requires: a row in use.
   [[nodiscard]] std::size_t first_block(std::size_t g, std::uint32_t row) const noexcept {
     return state_[row].first[g];
   }
@@ -120,6 +119,11 @@ class groups {
   void mark_sent(std::uint32_t row) noexcept {
     for (block_table& t : tables()) t.mark_sent(row);
     state_[row].sent_room = state_[row].room;
+  }
+  /// Where a step ends that computes a row from token `first` on, to `end` at most, of `length` tokens. O(1). Requires:
+  /// the row is in use, `first < end <= length`.
+  [[nodiscard]] tokens step_end(std::uint32_t row, tokens first, tokens end, tokens length) const noexcept {
+    return at_ends_ ? detail::step_end(unit_, state_[row].parting, first, end, length) : end;
   }
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
@@ -352,10 +356,11 @@ class groups {
   // -- final -------------------------------------------------------------------------------------------------------
 
   /// Makes full blocks of the first `computed` tokens findable, if they have hashes and are still held. Call it before
-  /// `slide`, which gives them back. Calls `made(ids)` with them, group by group. Returns their number. Requires: the
-  /// row is in use. O(blocks published + Groups).
-  template <class Made>
-  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed, Made made) noexcept {
+  /// `slide`, which gives them back. Calls `made(ids)` with them, group by group. Returns their number. `drafted`: the
+  /// last tokens may have been drafts. Requires: the row is in use. O(blocks published + Groups).
+  template <class Made = detail::no_callback>
+  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed, Made made = {},
+                      bool drafted = false) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
     row_state& s = state_[row];
     std::size_t n = 0;
@@ -369,8 +374,7 @@ class groups {
       if (hashes[g].size() < end) end = hashes[g].size();
       const std::span<const block_id> ids = table_[g].row(row);
       if (ids.size() < end) end = ids.size();
-      std::size_t i = s.published[g];
-      if (i < s.first[g]) i = s.first[g];
+      std::size_t i = detail::first_written(group_[g], s.published[g], s.first[g], end, computed, drafted);
       const std::span<const hash_type> all = hashes[g].first(end);
       detail::prepare(store_, g, all, i);
       const std::size_t from = i;
@@ -391,10 +395,6 @@ class groups {
       if (from < end) made(ids.first(end).subspan(from));
     }
     return n;
-  }
-  /// The same, without a callback.
-  std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed) noexcept {
-    return publish(row, hashes, computed, [](std::span<const block_id>) noexcept {});
   }
 
   /// The KV of a row's first `computed` tokens is there: gives back blocks that no later token attends to. Returns
@@ -426,7 +426,7 @@ class groups {
     std::size_t n = 0;
     for (std::size_t g = 0; g != count(); ++g) {
       const std::span<const block_id> ids = table_[g].row(row);
-      const auto keep = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
+      const std::size_t keep = group_[g].row_blocks(slots(length));
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
       if (ids.size() <= keep) continue;
       const status released = store_.release(ids.subspan(keep));
@@ -480,7 +480,7 @@ class groups {
   }
   static constexpr block_table::limits table_limits(const limits& l, std::size_t g) noexcept {
     return {.rows = g < l.used ? l.rows : 0,
-            .blocks_per_row = static_cast<std::size_t>(blocks_for(l.max_length, l.layers[g].block_size).count()),
+            .blocks_per_row = l.layers[g].row_blocks(l.max_length),
             .block_size = l.layers[g].block_size};
   }
   template <std::size_t... G>
@@ -501,6 +501,7 @@ class groups {
     for (const group& g : layers()) {
       TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
       unit = std::lcm(unit, g.block_size.count());
+      at_ends_ = at_ends_ || g.at_ends;
     }
     unit_ = tokens{unit};
     if (full_ == count()) full_ = Groups;
@@ -525,7 +526,7 @@ class groups {
     for (std::size_t g = 0; g != count(); ++g) {
       const group& of = group_[g];
       const std::size_t size = table_[g].size(row);
-      const tokens has = of.block_size * static_cast<std::int64_t>(size);
+      const tokens has = of.block_size * static_cast<std::int64_t>(size > of.spare ? size - of.spare : 0);
       s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
       sent = sent && table_[g].sent(row) == size;
       if (of.window == tokens{}) continue;
@@ -540,14 +541,14 @@ class groups {
   [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
                                      tokens reserved = {}) const noexcept {
     const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;
-    const auto want = static_cast<std::size_t>(blocks_for(slots(n), group_[g].block_size).count());
+    const std::size_t want = group_[g].row_blocks(slots(n));
     const std::size_t has = table_[g].size(row);
     return want > has ? want - has : 0;
   }
   /// Blocks that a row lacks to become `length` tokens long, if its window begins at block `first` and it holds `has`.
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
-    const auto all = static_cast<std::size_t>(blocks_for(slots(length), group_[g].block_size).count());
+    const std::size_t all = group_[g].row_blocks(slots(length));
     const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_);
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
@@ -557,15 +558,13 @@ class groups {
   /// front to back: the end is evicted before its beginning.
   void pass(std::size_t g, std::uint32_t row, std::span<const block_id> ids) noexcept {
     const row_state& s = state_[row];
-    const auto is_within = [&](std::size_t i, tokens from, tokens to) noexcept {
-      return i >= detail::needed_from(group_[g], from) && i < static_cast<std::size_t>(to / group_[g].block_size);
-    };
+    const group& of = group_[g];
     // At least one token is computed: a prompt of whole blocks is found again up to the unit before its end.
     const tokens end = max(s.named - unit_, tokens{});
     for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
       status released = status::ok;
       if constexpr (requires { store_.release_first(ids[i]); }) {
-        const bool is_kept = is_within(i, s.parting, s.parting) || is_within(i, end, s.named);
+        const bool is_kept = detail::is_kept(of, i, s.parting, end, s.named);
         released = is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]);
       } else {
         released = store_.release(ids.subspan(i, 1));
@@ -588,6 +587,7 @@ class groups {
   tokens ahead_;
   tokens slots_ahead_;
   tokens unit_{1};
+  bool at_ends_ = false;
   Store store_;
   std::array<block_table, Groups> table_;
   row_state* state_;

@@ -99,6 +99,9 @@ template <class D, class R>
 ///    `never()` if it does not, or has aged. `d.age(r)`: gives it its place from then on. If that place is not in
 ///    front, as defined below: `D::ages_to_front`, a constant, false.
 ///
+/// Optional: `d.retune(r)`: gives `r` its place by parameters that were changed since it took the present one. It is
+/// called while `r` is in no container. Without it, a changed parameter counts for places that are given later.
+///
 /// Not checked:
 /// - `before` is a strict total order. It depends only on what 2, 4, 5 and 10 wrote, and on members that change only in
 ///   a container's `update`. What 3, 6 and 7 write does not change it. It compares `priority` first (higher first) and

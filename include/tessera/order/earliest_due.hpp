@@ -210,6 +210,13 @@ struct earliest_due {
     place.lane = urgent_lane::reader;
   }
 
+  /// The deadline of a request by the present `pace`. Requests with a reader, and urgent ones, keep their places.
+  template <schedulable R>
+  void retune(R& r) noexcept {
+    auto& place = request_access::order_state<earliest_due>(r);
+    if (place.level == detail::unread) place.turn = due(r);
+  }
+
   /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& r) noexcept {

@@ -92,6 +92,14 @@ struct ranked {
   template <schedulable R>
   void change_phase(R& /*r*/) noexcept {}
 
+  /// The place of a request by the present `threshold`. A boosted request is boosted again when it is due by that.
+  template <schedulable R>
+  void retune(R& r) noexcept {
+    auto& s = request_access::order_state<ranked>(r);
+    s.boost_at = boost_time(r.state().arrived);
+    s.boosted = false;
+  }
+
   /// Called when a request has ended or left.
   template <schedulable R>
   void leave(R& /*r*/) noexcept {}

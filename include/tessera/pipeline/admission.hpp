@@ -130,13 +130,14 @@ template <class Planning>
   const bool anew = s.restarted || (s.swapped && !comes_back);
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
-  const tokens count = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
+  const tokens wanted = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
+  const tokens count = max(leaving(p, wanted, left), tokens{1});
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
   const blocks in_all = max(to_come, to_take) + step.promised;
   wait_reason why_not = wait_reason::none;
   blocks lacking{};
-  if (!may_compute) {
+  if (!may_compute || (!loads && leaving(p, wanted, left) <= tokens{})) {
     why_not = wait_reason::budget_spent;
   } else if (as_guest && (anew || loads)) {
     why_not = wait_reason::behind_others;  // it would keep its blocks: until it has recomputed what it lost, or its KV

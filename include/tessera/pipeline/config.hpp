@@ -52,6 +52,8 @@ struct scheduler_config {
                              ///< budget, and so do all requests behind it. Only a prompt longer than the whole budget
                              ///< exceeds it. For an engine with buffers of no more tokens than that.
   reservation reserve = reservation::by_chunk;  ///< When a prompt takes its blocks.
+  tokens least_left{};  ///< A step that does not end a prompt leaves at least this many of its tokens to later steps;
+                        ///< 0: any number. For a drafter that reads as many tokens ahead of a step's end.
   bool keep_draft_blocks = false;  ///< True: a block taken for rejected drafts stays with its request, which will need
                                    ///< it. For an engine with tables that only grow.
   bool remember_refusals = true;  ///< False: each plan looks at every waiting request anew. The plans are the same, and
@@ -70,6 +72,7 @@ struct scheduler_config<Order, Preempt, Admit, Gate, Draft> {
   bool chunked_prefill = true;                  ///< As above.
   bool firm_budget = false;                     ///< As above.
   reservation reserve = reservation::by_chunk;  ///< As above.
+  tokens least_left{};                          ///< As above.
   bool keep_draft_blocks = false;               ///< As above.
   bool remember_refusals = true;                ///< As above.
 };

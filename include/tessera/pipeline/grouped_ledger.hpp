@@ -33,7 +33,7 @@ namespace detail {
 /// shares are sums over its groups. A window counts as many blocks as it spans, and gives them back behind itself when
 /// plans are settled. With plans in flight it also holds the blocks that these compute.
 /// A victim recomputes its KV: it is neither copied to the host nor fetched from another instance. A model with a
-/// recurrent state has no drafts.
+/// recurrent state has drafts only where it has spare blocks for the states after them.
 template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
 class grouped_ledger {
   static_assert(
@@ -93,8 +93,7 @@ class grouped_ledger {
     std::array<kv::block_table::limits, Groups> all{};
     for (std::size_t g = 0; g != Groups; ++g) {
       all[g] = {.rows = g < l.used ? l.rows() : 0,
-                .blocks_per_row =
-                    static_cast<std::size_t>(blocks_for(slots_of(l, longest(l)), l.layers[g].block_size).count()),
+                .blocks_per_row = l.layers[g].row_blocks(slots_of(l, longest(l))),
                 .block_size = l.layers[g].block_size};
     }
     return all;
@@ -116,7 +115,7 @@ class grouped_ledger {
         copies_{memory, kv_moves<Request>::most_copies(l)},
         journal_{memory, 6 * l.residents} {
     for (const kv::group& g : l.groups()) {
-      has_states_ = has_states_ || g.is_recurrent();
+      has_states_ = has_states_ || (g.is_recurrent() && g.spare == 0);
       step_ = std::gcd(step_, g.block_size.count());
     }
     last_bits_ = (step_ & -step_) - 1;
@@ -133,7 +132,7 @@ class grouped_ledger {
   [[nodiscard]] std::size_t free_rows() const noexcept { return kv_.table(0).free_rows(); }
   /// The first group's. The blocks of a found prefix (`shared_blocks`) are counted in these as well.
   [[nodiscard]] tokens block_size() const noexcept { return kv_.of(0).block_size; }
-  /// A recurrent state cannot go back to before a rejected draft.
+  /// A recurrent state cannot go back to before a rejected draft, unless it has spare blocks.
   [[nodiscard]] bool takes_drafts() const noexcept { return !has_states_; }
 
   // -- demand ------------------------------------------------------------------------------------------------------
@@ -162,6 +161,10 @@ class grouped_ledger {
       }
     }
     return tokens{least};
+  }
+  /// Where a step ends that computes tokens from `first` to at most `end`.
+  [[nodiscard]] tokens step_end(const Request& r, tokens first, tokens end) const noexcept {
+    return kv_.step_end(r.state().row, first, end, r.state().reach());
   }
   [[nodiscard]] auto told_room() const noexcept {
     return [kv = &kv_](std::uint32_t row) noexcept { return kv->sent_room(row).count(); };
@@ -389,7 +392,7 @@ class grouped_ledger {
         return 0;
       }
       const auto wished = [&](std::span<const kv::block_id> ids) noexcept { wish(store(), r, ids); };
-      if (kv_.publish(s.row, r.prefix_hashes(), computed, wished) != 0) ++findable_;
+      if (kv_.publish(s.row, r.prefix_hashes(), computed, wished, s.drafted) != 0) ++findable_;
     } else {
       static_cast<void>(r), static_cast<void>(computed);
     }
@@ -510,7 +513,7 @@ class grouped_ledger {
   std::size_t findable_ = 0;    ///< How often a block became findable, or all were forgotten.
   std::int64_t step_ = 0;       ///< Blocks are full at multiples of it;
   std::int64_t last_bits_ = 0;  ///< these bits are 0 there.
-  bool has_states_ = false;
+  bool has_states_ = false;     ///< That have no spare blocks.
 };
 
 template <std::size_t Groups, class Store>

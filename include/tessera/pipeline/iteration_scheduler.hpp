@@ -490,6 +490,8 @@ class iteration_scheduler {
   [[nodiscard]] const auto& waiting() const noexcept { return roster_.waiting; }
   /// The counters so far. O(1).
   [[nodiscard]] const scheduler_counters& counters() const noexcept { return roster_.counters; }
+  /// The order. Its parameters may be changed while no plan is open: then `update` each request, by `order().retune`.
+  [[nodiscard]] Order& order() noexcept { return roster_.discipline(); }
   /// The gate, with its present state.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
   /// The block store, for reading.

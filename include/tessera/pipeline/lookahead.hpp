@@ -12,8 +12,8 @@ namespace detail {
 /// Gives slots for drafts to requests that sample, in rank order, from the budget and blocks left after all turns. The
 /// draft policy sets the number; it is at most what the request can generate. Unused slots are given back when the step
 /// is settled, so speculation causes no eviction and delays no start. (Blocks that it takes from a prefix cache are
-/// evicted there, the coldest first.) A model with a recurrent state gets none: the state cannot go back to before a
-/// rejected draft.
+/// evicted there, the coldest first.) A model with a recurrent state without spare blocks gets none: the state cannot
+/// go back to before a rejected draft.
 template <class Planning>
 void give_lookahead(Planning& p) noexcept {
   auto& step = p.step;

@@ -56,6 +56,14 @@ template <class Planning>
   return min(left, halves ? tokens{(most.count() + 1) / 2} : most);
 }
 
+/// The number of a prompt's `count` tokens that are computed at once, of `left`: as few as leave `least_left` to later
+/// steps, or all. 0 or less: it waits for a step with more room.
+template <class Planning>
+[[nodiscard]] tokens leaving(const Planning& p, tokens count, tokens left) noexcept {
+  const tokens rest = left - count;
+  return rest > tokens{} && rest < p.config.least_left ? left - p.config.least_left : count;
+}
+
 /// Without chunked prefill: whether this step takes a prompt with `left` tokens to compute.
 template <class Planning>
 [[nodiscard]] bool takes_whole(const Planning& p, tokens left) noexcept {
@@ -76,12 +84,25 @@ template <class Planning>
   if constexpr (Planning::ledger::slides) {
     const auto& kv = p.roster.kv;
     const blocks most = max(kv.to_come(r, r.state().reach()), free);
-    return max(kv.reach(r, first + count, most, reserved) - first, tokens{1});
+    const tokens end = max(kv.reach(r, first + count, most, reserved), first + tokens{1});
+    return kv.step_end(r, first, end) - first;
   } else {
     static_cast<void>(p), static_cast<void>(r), static_cast<void>(first), static_cast<void>(free);
     static_cast<void>(reserved);
     return count;
   }
+}
+
+/// The end of a resident's step from `first` on, to `wanted` at most: as far as there are blocks.
+template <class Planning>
+[[nodiscard]] tokens reached(const Planning& p, const typename Planning::request& r, tokens first,
+                             tokens wanted) noexcept {
+  const tokens end = p.roster.kv.reach(r, wanted, p.free());
+  if constexpr (Planning::ledger::slides) {
+    if (first < end) return p.roster.kv.step_end(r, first, end);
+  }
+  static_cast<void>(first);
+  return end;
 }
 
 /// Gives what is left of the step to the first long prompt in it, as far as there are blocks. O(prefill entries) if
@@ -97,7 +118,7 @@ void top_up(Planning& p) noexcept {
     const tokens left = r.state().reach() - e.first;
     if (left <= long_prompt) continue;
     const tokens wanted = within(p, r, e.first, min(left, e.count + most), p.free(), tokens{});
-    const tokens count = p.roster.kv.reach(r, e.first + wanted, p.free()) - e.first;
+    const tokens count = leaving(p, reached(p, r, e.first, e.first + wanted) - e.first, left);
     if (count <= e.count) return;
     if (const blocks more = p.roster.kv.lacks(r, e.first + count); more > blocks{}) {
       p.roster.kv.take(r, more, e.first + count);
@@ -214,7 +235,13 @@ template <class Planning>
   }
   const tokens room = kv.room(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, r, left);
-  if (left != tokens{1}) count = within(p, r, s.computed, count, p.free(), tokens{});
+  if (left != tokens{1}) {
+    count = leaving(p, within(p, r, s.computed, count, p.free(), tokens{}), left);
+    if (count <= tokens{}) [[unlikely]] {
+      promise(p, r);
+      return true;
+    }
+  }
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);
     if (const blocks lacking = make_free(p, r, more, 0, more); lacking > blocks{}) {
@@ -225,7 +252,7 @@ template <class Planning>
       if constexpr (Planning::gate::backfills) send_guests_away(p, r, more);
       const blocks one = kv.lacks(r, s.computed + tokens{1});
       if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
-      count = kv.reach(r, s.computed + count, p.free()) - s.computed;
+      count = leaving(p, reached(p, r, s.computed, s.computed + count) - s.computed, left);
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());
         return false;

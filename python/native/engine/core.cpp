@@ -19,6 +19,21 @@ namespace {
 /// longest request.
 constexpr std::size_t most_aside = 1024;
 
+/// Calls `f(name, value)` for each setting that can be changed while requests run.
+template <class F>
+void settable(settings& s, F&& f) {
+  f("prefill_budget", s.prefill_budget);
+  f("threshold", s.threshold);
+  f("pace", s.pace);
+  f("margin", s.margin);
+  f("prompt_pace", s.prompt_pace);
+  f("move_pace", s.move_pace);
+  f("slice", s.slice);
+  f("quantum", s.quantum);
+  f("demote_above", s.demote_above);
+  f("young_quanta", s.young_quanta);
+}
+
 }  // namespace
 
 vocabulary::vocabulary(const nb::dict& d)
@@ -60,14 +75,17 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   const std::int64_t ahead = whole("hash_lookahead");
   if (settings_.limits.slots_ahead < ts::tokens{} || ahead < 0) throw nb::value_error("slots or hashes ahead are none");
   hash_lookahead_ = static_cast<std::size_t>(ahead);
+  settings_.least_left = ts::tokens{whole("prompt_ahead")};
   drafts_of_batch_ = get<std::vector<std::int64_t>>(options, "drafts_of_batch");
   drafts_are_known_ = settings_.limits.plans_in_flight == 1;
   drafts_ = stolen(PyDict_New());
   for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
     settings_.windows.emplace_back(window);
-    if (window < 0 || window == 2) throw nb::value_error("a window is of 1 token or of more than 2; 0: none");
+    if (window < 0) throw nb::value_error("a window is of 1 token at least; 0: none");
   }
   if (settings_.windows.empty() || settings_.windows.size() > most_groups) throw nb::value_error("too many groups");
+  settings_.spare = get<std::vector<std::size_t>>(options, "spare");
+  settings_.spare.resize(settings_.windows.size());
   settings_.in_chunks.resize(settings_.windows.size());
   for (const auto group : get<std::vector<std::size_t>>(options, "in_chunks")) settings_.in_chunks.at(group) = true;
   const std::size_t groups = settings_.windows.size();
@@ -107,15 +125,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   const auto optional = [&](const char* key, auto& value) {
     if (options.contains(key)) value = nb::cast<std::remove_reference_t<decltype(value)>>(options[key]);
   };
-  optional("threshold", settings_.threshold);
-  optional("pace", settings_.pace);
-  optional("margin", settings_.margin);
-  optional("prompt_pace", settings_.prompt_pace);
-  optional("move_pace", settings_.move_pace);
-  optional("slice", settings_.slice);
-  optional("quantum", settings_.quantum);
-  optional("demote_above", settings_.demote_above);
-  optional("young_quanta", settings_.young_quanta);
+  settable(settings_, optional);
   optional("fewest_quanta_first", settings_.fewest_quanta_first);
   optional("prompt_cost", settings_.prompt_cost);
   optional("output_cost", settings_.output_cost);
@@ -211,6 +221,27 @@ request& core::fresh_slot() {
   r.hashes.clear();
   r.drafts = {};
   return r;
+}
+
+bool core::set_option(const std::string& name, double value) {
+  bool is_known = false;
+  settable(settings_, [&](std::string_view candidate, auto& setting) {
+    if (candidate != name) return;
+    is_known = true;
+    setting = static_cast<std::remove_reference_t<decltype(setting)>>(value);
+  });
+  tuned_ = tuned_ || is_known;
+  return is_known;
+}
+
+/// Gives the order its changed settings, and each request its place by them.
+void core::retune() {
+  tuned_ = planner_->tune(settings_) == ts::status::busy;
+  if (tuned_) return;
+  for (request& r : slots_) {
+    if (r.dead || r.id == nullptr) continue;
+    planner_->retune(r);
+  }
 }
 
 nb::object core::submit(nb::handle object, const nb::dict& description, double now) {

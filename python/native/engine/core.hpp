@@ -49,6 +49,11 @@ class core {
   /// A request ends, whatever it does; its slot is not to be used again.
   void cancel(std::uint32_t slot);
 
+  /// Gives an option another value, from the next step on; with two steps under way, an order's own perhaps one later.
+  /// Requests keep their KV and what they have used, and take the places that they have by it. False: there is no such
+  /// option. O(1), and O(requests log requests) in the next step for an option of the order.
+  bool set_option(const std::string& name, double value);
+
   /// The next step. Up to `plans_in_flight` of them may be planned before what came of the first is known.
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
   /// The drafts that it verifies: lists of tokens, by the ids of the requests that have some.
@@ -131,6 +136,7 @@ class core {
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
   void hold_prefills(bool defer);
+  void retune();
   void note_loads();
   void note_events();
   request& filler_of(const told_events::block& b);
@@ -153,6 +159,7 @@ class core {
   vocabulary words_;
   settings settings_;
   std::int64_t max_model_len_ = 0;
+  bool tuned_ = false;           ///< The order is to be given changed settings.
   bool whole_at_end_ = false;    ///< The lists of a request that ends have all of its tokens.
   bool second_runner_ = false;   ///< vLLM's second model runner: it takes a resumed request for a new one.
   bool paces_ = false;           ///< Its order looks at readers.

@@ -18,6 +18,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (in_flight_.size() == settings_.limits.plans_in_flight) {
     throw std::runtime_error("as many steps as can be are under way: an output must come before the next is planned");
   }
+  if (tuned_) retune();
   // Not just after another step was planned: requests that stand aside do so for one more.
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
   const bool holds = defer_prefills && (planner_->residents().size() > 0);
@@ -38,9 +39,14 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
     arrived_.erase(arrived_.begin(), next);
     starts = std::min(starts, places());
   }
+  // A step with less could never end a prompt.
+  const auto at_least = [this](std::int64_t n) {
+    return n == 0 ? ts::tokens{} : max(ts::tokens{n}, settings_.least_left);
+  };
   plan_ = planner_->next(moment(now), {.max_batch = settings_.batch,
                                        .token_budget = ts::tokens{budget},
-                                       .max_chunk = ts::tokens{max_chunk},
+                                       .max_chunk = at_least(max_chunk),
+                                       .prefill_budget = at_least(settings_.prefill_budget),
                                        .lookahead = ts::tokens{lookahead_},
                                        .max_starts = starts});
   in_flight_.push_back(plan_);

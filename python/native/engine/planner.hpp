@@ -70,14 +70,20 @@ struct settings {
   std::int64_t output_cost = 2;
   std::array<std::int64_t, tenants> weights = ts::gate::detail::equal_weights<tenants>();
   std::vector<ts::tokens> windows;  ///< For each group of layers: how many tokens a token looks at; 0: all.
+  std::vector<std::size_t> spare;   ///< For each group: blocks for the states after drafts.
   std::vector<bool> in_chunks;      ///< For each group: whether its windows begin anew at multiples of their length.
   /// For each group: tokens in a block. A block as long as the longest request holds its state.
   std::vector<ts::tokens> block_sizes;
-  std::size_t adapters = 0;  ///< Most adapters of the requests that hold blocks; 0: none wants one.
-  std::size_t batch = 0;     ///< Most requests in a step.
-  bool tells = false;        ///< It tells what its prefix cache learns and forgets.
-  bool transfers = false;    ///< KV comes from other engines and goes to them.
+  ts::tokens least_left{};          ///< Tokens that a step leaves of a prompt at least, unless it ends it.
+  std::int64_t prefill_budget = 0;  ///< Most tokens of prompts in a step; 0: as many as the step has room for.
+  std::size_t adapters = 0;         ///< Most adapters of the requests that hold blocks; 0: none wants one.
+  std::size_t batch = 0;            ///< Most requests in a step.
+  bool tells = false;               ///< It tells what its prefix cache learns and forgets.
+  bool transfers = false;           ///< KV comes from other engines and goes to them.
 };
+
+/// In place of a window: layers keep a state, which is found again where a step has ended with a block.
+inline constexpr ts::tokens state_window{2};
 
 /// Most groups of layers that a model can have here. The layers of Gemma 3 make 7 of them, those of Bamba 11.
 inline constexpr std::size_t most_groups = 16;
@@ -104,6 +110,10 @@ struct planner {
   virtual ts::status suspend(request& r) = 0;
   virtual ts::status resume(request& r) = 0;
   virtual ts::status forget_prefixes() = 0;
+  /// Gives the order the parameters of `s`. `busy` while a plan is open: nothing has changed then. O(1).
+  virtual ts::status tune(const settings& s) = 0;
+  /// Moves a request to its place by the order's parameters. O(log n). Not while a plan is open.
+  virtual void retune(request& r) = 0;
   /// What the prefix cache has learnt and forgotten since its `forget`; null if it tells nothing.
   [[nodiscard]] virtual told_events* events() { return nullptr; }
   /// KV of the first tokens of a request comes from elsewhere, and has come: see the scheduler's. As

@@ -4,6 +4,8 @@
 
 namespace tessera_python {
 
-std::unique_ptr<planner> make_fcfs(const settings& s) { return planner_for(s, by_arrival{}); }
+std::unique_ptr<planner> make_fcfs(const settings& s) {
+  return planner_for<by_arrival>(s, [](auto&, const settings&) {});
+}
 
 }  // namespace tessera_python

@@ -32,6 +32,32 @@ struct by_arrival : ts::order::fcfs {
   }
 };
 
+/// Writes the parameters that an order has a use for. What it counts stays.
+template <class Order>
+using order_settings = void (*)(Order&, const settings&);
+
+/// The order of a scheduler that starts.
+template <class Order>
+[[nodiscard]] Order order_of(const settings& s, order_settings<Order> set) {
+  Order order;
+  set(order, s);
+  return order;
+}
+
+template <class Scheduler, class Order>
+[[nodiscard]] ts::status tune_order(Scheduler& of, const settings& s, order_settings<Order> set) {
+  if (of.can_abandon()) return ts::status::busy;
+  set(of.order(), s);
+  return ts::status::ok;
+}
+
+template <class Scheduler>
+void retune_request(Scheduler& of, request& r) {
+  (void)of.update(r, [&of](request& q) {
+    if constexpr (requires { of.order().retune(q); }) of.order().retune(q);
+  });
+}
+
 /// The scheduler of one order over one kind of block store, behind a gate.
 template <class Order, class Store, class Gate>
 class planner_of final : public planner {
@@ -40,15 +66,17 @@ class planner_of final : public planner {
                                             tables_in_place, Gate, ts::draft::per_request>;
 
  public:
-  planner_of(const settings& s, const Order& order, const Gate& gate)
+  planner_of(const settings& s, order_settings<Order> set, const Gate& gate)
       : storage_{ts::storage_for<scheduler>(s.limits)},
         scheduler_{storage_,
-                   {.order = order,
+                   {.order = order_of(s, set),
                     .admit = {.fraction = s.watermark},
                     .gate = gate,
                     .chunked_prefill = s.chunked_prefill,
                     .firm_budget = true,  // the runner's buffers hold no more
+                    .least_left = s.least_left,
                     .keep_draft_blocks = true}},
+        set_{set},
         block_size_{s.limits.block_size} {
     if constexpr (std::is_same_v<Store, telling_cache>) {
       if (s.tells) scheduler_.cache_events().listen();
@@ -72,6 +100,8 @@ class planner_of final : public planner {
       return scheduler_.plan_pending() ? ts::status::busy : ts::status::ok;
     }
   }
+  ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
+  void retune(request& r) override { retune_request(scheduler_, r); }
   told_events* events() override {
     if constexpr (std::is_same_v<Store, telling_cache>) {
       return &scheduler_.cache_events();
@@ -108,6 +138,7 @@ class planner_of final : public planner {
  private:
   ts::owned_storage<ts::scheduler_limits> storage_;
   scheduler scheduler_;
+  order_settings<Order> set_;
   ts::tokens block_size_;
 };
 
@@ -121,10 +152,15 @@ class grouped_planner final : public planner {
   using own_plan = typename scheduler::plan_type;
 
  public:
-  grouped_planner(const settings& s, const Order& order, const Gate& gate)
+  grouped_planner(const settings& s, order_settings<Order> set, const Gate& gate)
       : storage_{ts::storage_for<scheduler>(limits_of(s))},
         scheduler_{storage_,
-                   {.order = order, .admit = {.fraction = s.watermark}, .gate = gate, .keep_draft_blocks = true}} {}
+                   {.order = order_of(s, set),
+                    .admit = {.fraction = s.watermark},
+                    .gate = gate,
+                    .least_left = s.least_left,
+                    .keep_draft_blocks = true}},
+        set_{set} {}
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
   plan next(time_point now, const ts::step_limits& limits) override {
@@ -145,6 +181,8 @@ class grouped_planner final : public planner {
   ts::status suspend(request& r) override { return scheduler_.suspend(r); }
   ts::status resume(request& r) override { return scheduler_.resume(r); }
   ts::status forget_prefixes() override { return scheduler_.forget_prefixes(); }
+  ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
+  void retune(request& r) override { retune_request(scheduler_, r); }
   ts::status loading(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
   ts::status arrived(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
   ts::status drain(request& /*r*/, std::uint64_t& /*ticket*/) override { return ts::status::unknown_request; }
@@ -171,7 +209,9 @@ class grouped_planner final : public planner {
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
     limits l{s.limits, {}, s.windows.size()};
-    for (std::size_t g = 0; g != l.used; ++g) l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g]};
+    for (std::size_t g = 0; g != l.used; ++g) {
+      l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g], s.windows[g] == state_window, s.spare[g]};
+    }
     return l;
   }
   static own_plan own(const plan& p) noexcept {
@@ -182,6 +222,7 @@ class grouped_planner final : public planner {
 
   ts::owned_storage<limits> storage_;
   scheduler scheduler_;
+  order_settings<Order> set_;
 };
 
 /// Whether a model's layers are all of one kind, and look at everything.
@@ -190,23 +231,24 @@ class grouped_planner final : public planner {
 }
 
 template <class Order, class Gate = ts::gate::in_line>
-[[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, const Order& order, const Gate& gate = {}) {
+[[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, order_settings<Order> set,
+                                                   const Gate& gate = {}) {
   if (s.adapters != 0 || s.tells || !looks_at_all(s)) {
     // A prefix cache, whether there is one or not: a request without hashes shares nothing. And it can tell.
     using slots = ts::gate::basic_adapter_slots<most_adapters>;
     const slots adapters{.slots = s.adapters == 0 ? 1 : s.adapters};
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
-      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, slots>>(s, order, adapters);
-      return std::make_unique<planner_of<Order, telling_cache, slots>>(s, order, adapters);
+      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, slots>>(s, set, adapters);
+      return std::make_unique<planner_of<Order, telling_cache, slots>>(s, set, adapters);
     } else {
       using both = ts::gate::all<slots, Gate>;
       const both gates{.gates = {adapters, gate}};
-      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, both>>(s, order, gates);
-      return std::make_unique<planner_of<Order, telling_cache, both>>(s, order, gates);
+      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, both>>(s, set, gates);
+      return std::make_unique<planner_of<Order, telling_cache, both>>(s, set, gates);
     }
   }
-  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, order, gate);
-  return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, order, gate);
+  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, set, gate);
+  return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, set, gate);
 }
 
 }  // namespace tessera_python

@@ -5,10 +5,12 @@
 namespace tessera_python {
 
 std::unique_ptr<planner> make_paced(const settings& s) {
-  return planner_for(s, ts::order::paced<>{.quantum = ts::tokens{s.quantum},
-                                           .young_quanta = static_cast<std::uint64_t>(s.young_quanta),
-                                           .slice = ts::tokens{s.slice},
-                                           .margin = ts::duration{s.margin}});
+  return planner_for<ts::order::paced<>>(s, [](auto& o, const settings& of) {
+    o.quantum = ts::tokens{of.quantum};
+    o.young_quanta = static_cast<std::uint64_t>(of.young_quanta);
+    o.slice = ts::tokens{of.slice};
+    o.margin = ts::duration{of.margin};
+  });
 }
 
 }  // namespace tessera_python

@@ -5,7 +5,8 @@
 namespace tessera_python {
 
 std::unique_ptr<planner> make_ranked(const settings& s) {
-  return planner_for(s, ts::order::ranked<>{.threshold = ts::duration{s.threshold}});
+  return planner_for<ts::order::ranked<>>(
+      s, [](auto& o, const settings& of) { o.threshold = ts::duration{of.threshold}; });
 }
 
 }  // namespace tessera_python

@@ -5,8 +5,10 @@
 namespace tessera_python {
 
 std::unique_ptr<planner> make_round_robin(const settings& s) {
-  return planner_for(
-      s, ts::order::round_robin{.quantum = ts::tokens{s.quantum}, .fewest_quanta_first = s.fewest_quanta_first});
+  return planner_for<ts::order::round_robin>(s, [](auto& o, const settings& of) {
+    o.quantum = ts::tokens{of.quantum};
+    o.fewest_quanta_first = of.fewest_quanta_first;
+  });
 }
 
 }  // namespace tessera_python

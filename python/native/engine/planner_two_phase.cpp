@@ -5,9 +5,11 @@
 namespace tessera_python {
 
 std::unique_ptr<planner> make_two_phase(const settings& s) {
-  return planner_for(s, ts::order::two_phase{.quantum = ts::tokens{s.quantum},
-                                             .demote_above = ts::tokens{s.demote_above},
-                                             .fewest_quanta_first = s.fewest_quanta_first});
+  return planner_for<ts::order::two_phase>(s, [](auto& o, const settings& of) {
+    o.quantum = ts::tokens{of.quantum};
+    o.demote_above = ts::tokens{of.demote_above};
+    o.fewest_quanta_first = of.fewest_quanta_first;
+  });
 }
 
 }  // namespace tessera_python

@@ -6,6 +6,7 @@ from typing import Any
 adapters: int
 groups: int
 policies: tuple[str, ...]
+state_window: int
 tenants: int
 version: tuple[int, int, int]
 
@@ -17,6 +18,8 @@ class Core:
         """A request joins: its slot, or the word of the refusal."""
     def cancel(self, slot: int) -> None:
         """A request ends, whatever it does."""
+    def set_option(self, name: str, value: float) -> bool:
+        """Gives an option another value, from the next step on. False: there is none of this name."""
     def schedule(self, now: float, budget: int, max_chunk: int, admit: bool, defer_prefills: bool) -> tuple[Any, ...]:
         """Plans a step."""
     def drafts(self) -> dict[str, list[int]]:

@@ -127,6 +127,8 @@ def memory_of(m: Model, caching: bool, hybrid: bool = True) -> Any:
             if kind is state:
                 spec = copy.copy(spec)
                 object.__setattr__(spec, "mamba_cache_mode", "align" if caching else "none")
+                if caching:
+                    object.__setattr__(spec, "block_size", shape["block_size"])
             elif has_states:
                 spec = copy.copy(spec)
                 object.__setattr__(spec, "page_size_padded", state().page_size_bytes)
@@ -151,8 +153,6 @@ def how(m: Model) -> str:
     text = "`--language-model-only`" if m.images else ""
     if not why_not(m, text_only=True):
         return text
-    if not why_not(m, text_only=True, caching=False):
-        return " ".join(filter(None, (text, "`--no-enable-prefix-caching`")))
     return "no: " + why_not(m, text_only=True)[0]
 
 
@@ -161,7 +161,6 @@ def counts() -> dict[str, int]:
     return {
         "as they come": said.count(""),
         "text only": sum(s in ("", "`--language-model-only`") for s in said),
-        "without prefix caching": sum(not s.startswith("no:") for s in said),
     }
 
 
@@ -175,8 +174,8 @@ def table() -> str:
     n = counts()
     lines.append("")
     lines.append(
-        f"Of {len(models)}, {n['as they come']} are scheduled as they come, {n['text only']} if those that see are "
-        f"used for text alone, and {n['without prefix caching']} if prefixes of states are not cached."
+        f"Of {len(models)}, {n['as they come']} are scheduled as they come, and {n['text only']} if those that see are "
+        "used for text alone."
     )
     return "\n".join(lines) + "\n"
 

@@ -50,6 +50,8 @@ block_size = 16
 longest = 1024
 #: In place of what a group's layers look at: they keep a state of a request.
 a_state = longest + 1
+#: The same with prefix caching, in vLLM's mode "align": the states where steps end with a block are found again.
+an_aligned = longest + 2
 
 
 class StepClock:
@@ -106,12 +108,14 @@ def config(
     **scheduler: Any,
 ) -> Any:
     """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
-    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: what drafts, by vLLM's name."""
+    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: what drafts, by vLLM's name; "modules":
+    MTP of several modules."""
     made = copy.copy(_engine_config(caching, policy, drafts, adapters))
     if drafts and drafter != "ngram":
         # vLLM would ask for the drafter's weights.
         made.speculative_config = copy.copy(made.speculative_config)
-        object.__setattr__(made.speculative_config, "method", drafter)
+        object.__setattr__(made.speculative_config, "method", "mtp" if drafter == "modules" else drafter)
+        object.__setattr__(made.speculative_config, "use_multi_module_mtp", lambda: drafter == "modules")
         if hasattr(made.speculative_config, "disable_lookahead_block_hashes"):
             object.__setattr__(
                 made.speculative_config, "disable_lookahead_block_hashes", True
@@ -133,6 +137,7 @@ def config(
 def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
     """The memory of a model with a group of layers for each of `windows`: they look at so many tokens. 0: at all
     tokens. Less than 0: in chunks of so many. `a_state`: at a state, which can be kept after each of `drafts` drafts.
+    `an_aligned`: at one that is found again.
     `latent`: by latent attention."""
     shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
@@ -141,6 +146,16 @@ def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, d
         if w == a_state:
             shapes, dtypes = ((1,),), (torch.float32,)
             specs.append(MambaSpec(block_size=longest, shapes=shapes, dtypes=dtypes, num_speculative_blocks=drafts))
+        elif w == an_aligned:
+            specs.append(
+                MambaSpec(
+                    block_size=block_size,
+                    shapes=((1,),),
+                    dtypes=(torch.float32,),
+                    mamba_cache_mode="align",
+                    num_speculative_blocks=drafts,
+                )
+            )
         elif w < 0:
             specs.append(ChunkedLocalAttentionSpec(attention_chunk_size=-w, **shape))
         else:
@@ -153,6 +168,8 @@ def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
     made.cache_config.num_gpu_blocks = blocks
     made.cache_config.block_size = block_size
     kv = rest.pop("kv", None) or memory(blocks)
+    if any(getattr(group.kv_cache_spec, "mamba_cache_mode", "none") == "align" for group in kv.kv_cache_groups):
+        made.cache_config.mamba_cache_mode = "align"
     # As vLLM's engine core: it schedules by what is whole blocks of all groups.
     by = math.lcm(*(group.kv_cache_spec.block_size for group in kv.kv_cache_groups))
     return cls(
@@ -201,6 +218,7 @@ class State:
     done: int
     adapter: int = 0
     at: int = 0  #: which of a state's blocks has the present one
+    column: int = -1  #: the block of a state that is found again, by its place in the table; -1: there is none
 
 
 @dataclass
@@ -249,6 +267,7 @@ class Runner:
                 [list(ids) for ids in new.block_ids],
                 new.num_computed_tokens,
                 new.lora_request.lora_int_id if new.lora_request is not None else 0,
+                column=(new.num_computed_tokens - 1) // block_size,
             )
         cached = step.scheduled_cached_reqs
         assert len(cached.req_ids) == len(cached.new_block_ids) == len(cached.num_computed_tokens)
@@ -260,6 +279,7 @@ class Runner:
                 assert not self.second and request_id in cached.all_token_ids
                 self._must_be_zero(zeroed, blocks, done // block_size)
                 state.at = 0
+                state.column = (done - 1) // block_size
                 state.blocks = [list(ids) for ids in blocks]
                 self.resumed += 1
             elif blocks is not None:
@@ -286,6 +306,9 @@ class Runner:
         drafts = {request_id: self._verified(request_id, tokens) for request_id, tokens in given.items()}
         assert all(0 < len(tokens) < scheduled[request_id] for request_id, tokens in given.items())
 
+        # States are copied to the blocks that go on, before any of these is written to.
+        for request_id, count in scheduled.items():
+            self._move_on(self.states[request_id], count)
         # All write, then all read: a block that two write to is seen by the one that comes too late.
         for request_id, count in scheduled.items():
             state = self.states[request_id]
@@ -293,7 +316,7 @@ class Runner:
             tokens = state.tokens + drafts.get(request_id, [])
             for group, mine in enumerate(state.blocks):
                 if self._keeps_state(group):
-                    self._advance(state, mine, tokens, count, len(drafts.get(request_id, ())))
+                    self._advance(state, group, tokens, count, len(drafts.get(request_id, ())))
                     continue
                 for position in range(state.done, state.done + count):
                     block = mine[position // block_size]
@@ -323,6 +346,7 @@ class Runner:
             self.tried += len(mine)
             self.accepted += len(got) - 1
             state.at = len(got) - 1
+            self._leave_state(state, end, end + len(got) - 1)
             state.tokens += got
             outputs.append(got)
         if self.drafter:
@@ -341,15 +365,45 @@ class Runner:
             assert not self.zeroes or self._keeps_state(group) or zeroed.issuperset(set(mine[first:]) - {0})
 
     def _keeps_state(self, group: int) -> bool:
-        return self.windows[group] == a_state
+        return self.windows[group] in (a_state, an_aligned)
 
-    def _advance(self, state: State, mine: list[int], tokens: list[int], count: int, drafts: int) -> None:
+    def _move_on(self, state: State, count: int) -> None:
+        """The state of a request is copied to the block of the last token that the step computes."""
+        before, state.column = state.column, math.ceil((state.done + count) / block_size) - 1
+        for group, mine in enumerate(state.blocks):
+            if self.windows[group] != an_aligned or before in (-1, state.column):
+                continue
+            assert mine[before + state.at] != 0 and mine[state.column] != 0, "the null block"
+            self.kv[mine[state.column]][0] = self.kv[mine[before + state.at]][0]
+        if before not in (-1, state.column) and an_aligned in self.windows:
+            state.at = 0
+
+    def _leave_state(self, state: State, computed: int, end: int) -> None:
+        """Where accepted drafts have reached or passed the end of a block, the state there is left in that block.
+        `computed` tokens without them, `end` with them."""
+        whole = end // block_size * block_size
+        if whole < computed:
+            return
+        to = whole // block_size - 1
+        for group, mine in enumerate(state.blocks):
+            if self.windows[group] == an_aligned:
+                assert mine[to] != 0, "the null block"
+                self.kv[mine[to]][0] = self.kv[mine[state.column + whole - computed]][0]
+        if to == state.column and an_aligned in self.windows:
+            assert end == whole
+            state.at = 0
+
+    def _advance(self, state: State, group: int, tokens: list[int], count: int, drafts: int) -> None:
         """A state becomes that after `count` tokens; after each of the drafts in a block of its own."""
-        known = (tuple(tokens[: state.done]), state.adapter) if state.done else None
-        assert not state.done or self.kv[mine[state.at]][0] == known, "another state"
+        mine = state.blocks[group]
+        # What one group has computed is of no use to another.
+        known = (tuple(tokens[: state.done]), self._tag(state, group)) if state.done else None
+        first = state.column if self.windows[group] == an_aligned else 0
+        assert not state.done or self.kv[mine[first + state.at]][0] == known, "another state"
         for i in range(drafts + 1):
             end = state.done + count - drafts + i
-            self.kv[mine[i]][0] = (tuple(tokens[:end]), state.adapter)
+            assert mine[first + i] != 0, "the null block"
+            self.kv[mine[first + i]][0] = (tuple(tokens[:end]), self._tag(state, group))
 
     def _tag(self, state: State, group: int) -> int:
         return 1000 * state.adapter + 100_000 * group
@@ -372,17 +426,21 @@ class Runner:
 
     def _draft(self, scheduled: dict[str, int], drafted: dict[str, int], got: dict[str, list[int]]) -> None:
         """The drafter's pass over the tokens of a step that hold, and where it goes on guessing. EAGLE's layers read of
-        each place the token there and the next one."""
+        each place the token there and the next one. MTP of several modules: as many next ones as there are."""
         ahead = self.drafts + (self.drafter == "dflash")
+        again = self.drafts - 1 if self.drafter == "modules" else 0
         ends = {}
         for request_id, count in scheduled.items():
             state = self.states[request_id]
             # What the model has computed, less the drafts that it has refused.
             ends[request_id] = end = state.done + count - (drafted[request_id] - max(len(got[request_id]) - 1, 0))
+            # What is read ahead is in the prompt, or has been sampled.
+            assert not again or got[request_id] or len(state.tokens) - end >= self.drafts, "a step too near to the end"
             for group, mine in enumerate(state.blocks):
                 if self._keeps_state(group):
                     continue
-                for p in range(state.done, min(state.done + count + ahead, longest)):
+                # Modules compute their last tokens anew, now that the next ones are known.
+                for p in range(max(state.done - again, 0), min(state.done + count + ahead, longest)):
                     assert mine[p // block_size] != 0, "the null block"
                     kv = self._drafters(state, group, p) if p < end else ("a guess", request_id)
                     self.drafters_kv[mine[p // block_size]][p % block_size] = kv
@@ -392,12 +450,12 @@ class Runner:
                 if self._keeps_state(group):
                     continue
                 first = max(0, end - window) if window > 0 else end - 1 - (end - 1) % -window if window else 0
-                for p in range(first, end):
+                for p in range(first, end - again):
                     kv = self.drafters_kv[state.blocks[group][p // block_size]][p % block_size]
                     self.stale += kv != self._drafters(state, group, p)
 
     def _drafters(self, state: State, group: int, p: int) -> Any:
-        read = 2 if self.drafter == "eagle" else 1
+        read = {"eagle": 2, "modules": 1 + self.drafts}.get(self.drafter, 1)
         return tuple(state.tokens[p : p + read]), self._tag(state, group)
 
     def _guess(self, state: State, most: int) -> list[int]:

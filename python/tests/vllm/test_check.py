@@ -22,6 +22,7 @@ from transformers import (
     Qwen3NextConfig,
 )
 
+from tessera.vllm import support
 from tessera.vllm.__main__ import _check
 from tessera.vllm.support import why_not_model
 
@@ -57,17 +58,14 @@ models = {
             layer_types=[*["sliding_attention"] * 20, "full_attention"],
             **small,
         ),
-        "21 groups of KV blocks instead of 16 at most (SlidingWindowSpec, FullAttentionSpec)",
+        "21 groups of KV blocks (1 to 16 are supported): SlidingWindowSpec, FullAttentionSpec",
     ),
-    "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "window of 2 tokens"),
-    "states": (
-        Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small),
-        "prefix caching of states",
-    ),
+    "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "a window of 2 tokens"),
+    "states": (Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small), "not told"),
     "latent": (DeepseekV2Config(num_hidden_layers=2, **small), ""),
     "latent and compressed": (
         DeepseekV2Config(num_hidden_layers=2, compress_ratios=[4, 128], **small),
-        "latent attention that is compressed",
+        "compressed latent attention",
     ),
     "chunks": (
         Llama4TextConfig(num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, **small),
@@ -103,6 +101,10 @@ def configured(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", models)
 def test_layers(kind: str) -> None:
+    if models[kind][1] == "not told":
+        with pytest.raises(ValueError, match="its configuration does not tell the groups of its states"):
+            list(why_not_model(configured(kind)))
+        return
     assert list(why_not_model(configured(kind))) == ([reason] if (reason := models[kind][1]) else [])
 
 
@@ -133,7 +135,7 @@ def test_a_model_that_would_be_handed_back(capsys: pytest.CaptureFixture[str], t
     config.save_pretrained(tmp_path)
     assert check(tmp_path) == 1
     said = capsys.readouterr().out
-    assert f"  not had           {reason}\n" in said and "  scheduler         vLLM's own scheduler\n" in said
+    assert f"  not supported     {reason}\n" in said and "  scheduler         vLLM's own scheduler\n" in said
     assert said.endswith("vLLM's own scheduler would do all of it.\n")
     # As at start.
     assert check(tmp_path, "--additional-config", '{"tessera": {"fallback": false}}') == 2
@@ -142,3 +144,12 @@ def test_a_model_that_would_be_handed_back(capsys: pytest.CaptureFixture[str], t
 def test_options_of_the_server_are_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert check(Path(model.folder()), "--port", "8001") == 0
     assert capsys.readouterr().out.endswith("tessera would schedule.\n")
+
+
+def test_without_options_it_names_what_is_handed_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in one line, and no states, which are served."""
+    assert _check([]) == 0
+    _, said = capsys.readouterr().out.split("Done by vLLM's own scheduler, with a warning:\n")
+    reasons = [reason for reason, _ in support._questions]
+    assert said == "".join(f"  {reason}\n" for reason in (*reasons, *support.of_memory))
+    assert "state-space" not in said and "prefix caching" not in said

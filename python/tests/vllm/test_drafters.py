@@ -15,9 +15,10 @@ from test_stub import Run, check, drive, one_or_two, policies
 from vllm import SamplingParams
 
 from tessera.vllm import _api as api
+from tessera.vllm import support
 
-#: By vLLM's names, of which `eagle3` and `mtp` are treated as `eagle`.
-drafters = ["eagle", "draft_model", "dflash"]
+#: By vLLM's names, of which `eagle3` and `mtp` are treated as `eagle`; and MTP of several modules.
+drafters = ["eagle", "draft_model", "dflash", "modules"]
 #: What a token's layers look at, as test_groups.py's, and for each group so many blocks.
 layers = {
     "all": ((0,), 60),
@@ -66,6 +67,8 @@ def test_tokens(name: str, drafter: str, troubled: bool, in_flight: int) -> None
         if (caching + second + place + troubled) % 2:
             continue
         kind = list(layers)[(place + caching) % len(layers)]
+        if drafter == "modules" and "chunks" in kind:
+            kind = "all"  # handed back, below
         result = driven(
             stub.Scheduler, own, load, drafter, kind, troubled, in_flight, caching=caching, second=second, **more
         )
@@ -158,3 +161,12 @@ def test_places_of_a_drafter_come_out_of_the_step() -> None:
             assert s.places_taken() == min(i + 1, made.scheduler_config.max_num_seqs)
     s.add_request(stub.request("long", [7] * 400, SamplingParams(max_tokens=60)))
     assert sum(s.schedule().num_scheduled_tokens.values()) <= 128 - 24
+
+
+def test_modules_that_are_handed_back() -> None:
+    """They compute their last tokens anew, which chunks and short windows have given up by then."""
+    reason = "MTP of several modules with chunks, states or short windows"
+    made = stub.config(drafts=most, drafter="modules")
+    for windows, why in (((40, 0), []), ((0,), []), ((-48, 0), [reason]), ((3, 0), [reason])):
+        assert list(support.why_not_memory(stub.memory(60, windows), stub.block_size, made)) == why
+    assert not list(support.why_not_memory(stub.memory(60, (-48, 0)), stub.block_size, stub.config(drafts=most)))

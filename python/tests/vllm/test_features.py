@@ -161,7 +161,7 @@ def test_handed_back(what: dict) -> None:
 @not_had
 @apart
 def test_not_handed_back(what: dict) -> None:
-    with pytest.raises(NotImplementedError, match="tessera has no"), llm(**what, **ours):
+    with pytest.raises(NotImplementedError, match="tessera does not support"), llm(**what, **ours):
         pass
 
 

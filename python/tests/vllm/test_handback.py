@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is not had: handed back to vLLM's own scheduler as a whole, or refused request by request."""
+"""What is not supported: handed back to vLLM's own scheduler as a whole, or refused request by request."""
 
 from __future__ import annotations
 
@@ -50,38 +50,30 @@ def with_config(part: str | None, **values: Any) -> Any:
 configurations = {
     "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
-    "drafts of several modules, which read ahead": (
-        None,
-        {
-            "speculative_config": own(
-                method="mtp", use_eagle=lambda: True, use_multi_module_mtp=lambda: True, num_speculative_tokens=3
-            )
-        },
-    ),
-    "a drafter that keeps something else than KV of drafts": (
+    "unknown drafters with KV of their own": (
         None,
         {"speculative_config": own(method="extract_hidden_states", uses_draft_kv_cache=lambda: True)},
     ),
-    "a drafter for whose places a step has no room": (
+    "a max_num_batched_tokens without room for the drafter's slots of max_num_seqs requests": (
         None,
         {"speculative_config": own(method="draft_model", max_num_new_slots_for_drafting=6)},  # for 24 requests, of 128
     ),
-    "room for more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
-    "a KV connector but NIXL's, which pulls": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),
-    "an encoder cache connector": (None, {"ec_transfer_config": own()}),
+    "more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
+    "KV connectors other than NixlConnector": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),
+    "encoder cache connectors": (None, {"ec_transfer_config": own()}),
     "KV cache metrics": ("observability_config", {"kv_cache_metrics": True}),
     "MFU metrics": ("observability_config", {"enable_mfu_metrics": True}),
-    "a pooling model": ("model_config", {"runner_type": "pooling"}),
-    "a diffusion model": ("model_config", {"is_diffusion": True}),
-    "an encoder-decoder model": ("model_config", {"is_encoder_decoder": True}),
+    "pooling models": ("model_config", {"runner_type": "pooling"}),
+    "diffusion models": ("model_config", {"is_diffusion": True}),
+    "encoder-decoder models": ("model_config", {"is_encoder_decoder": True}),
     "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
     "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
     "sampling masks": ("model_config", {"return_sampling_mask": True}),
-    "prompts in one piece that are cut at a threshold": (
+    "prompts in one piece with long_prefill_token_threshold": (
         "scheduler_config",
         {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "long_prefill_token_threshold": 64},
     ),
-    "prompts in one piece for which a step has no room": (
+    "prompts in one piece with steps shorter than max_model_len": (
         "scheduler_config",
         {"enable_chunked_prefill": False, "max_num_batched_tokens": 1024, "max_num_scheduled_tokens": 1023},
     ),
@@ -119,23 +111,27 @@ def groups(*specs: Any, **of_each: Any) -> KVCacheConfig:
 
 
 memories = {
-    "17 groups of KV blocks instead of 16 at most (FullAttentionSpec, SlidingWindowSpec)": groups(
+    "17 groups of KV blocks (1 to 16 are supported): FullAttentionSpec, SlidingWindowSpec": groups(
         attention(), *[window()] * 16
     ),
     # DeepSeek-V4: latents of 4 and of 128 tokens, a window, and what is being compressed.
-    "blocks of 256 tokens that are scheduled by 16": groups(
+    "blocks of 256 tokens in a scheduler with blocks of 16": groups(
         latent(block_size=256, tokens_per_state=4), latent_window(), latent_window(sliding_window=8)
     ),
-    "window of which more is kept, or computed again": groups(latent(), latent_window(bounded_replay=True)),
-    "blocks of 16 tokens of which 128 are kept as one": groups(latent(tokens_per_state=128)),
-    "KV of RSWASpec": groups(RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)),
-    "prefix caching of states": groups(latent(), MambaSpec(block_size=1024, shapes=((1,),), dtypes=(torch.float32,))),
-    "KV in the memory of the host": groups(latent(), host_resident=True),
-    "0 groups of KV blocks instead of 16 at most": groups(),
-    "window of 1 tokens": groups(attention(), chunks(1)),
-    "window of 2 tokens": groups(window(sliding_window=2)),
-    "window of which more is kept": groups(window(extra_retained_tokens=3)),
-    "blocks of 32 tokens that are scheduled by 16": groups(
+    "windows that keep further tokens or compute some again": groups(latent(), latent_window(bounded_replay=True)),
+    "one state for 128 tokens in blocks of 16 tokens": groups(latent(tokens_per_state=128)),
+    "layers of the kind RSWASpec": groups(
+        RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)
+    ),
+    "states in the cache mode none with prefix caching": groups(
+        latent(), MambaSpec(block_size=1024, shapes=((1,),), dtypes=(torch.float32,))
+    ),
+    "KV that stays in the host's memory": groups(latent(), host_resident=True),
+    "0 groups of KV blocks (1 to 16 are supported)": groups(),
+    "a window of 1 tokens": groups(attention(), chunks(1)),
+    "a window of 2 tokens": groups(window(sliding_window=2)),
+    "windows that keep further tokens": groups(window(extra_retained_tokens=3)),
+    "blocks of 32 tokens in a scheduler with blocks of 16": groups(
         FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=1, dtype=torch.float32)
     ),
 }
@@ -154,8 +150,12 @@ def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: b
 
 
 def test_every_question_is_tested() -> None:
-    beside = {"two steps in flight", "drafts", "a buffer on the host of a device", "KV that is sent both ways"}
-    in_transfers = {f"a KV connector with {what}" for what in beside}  # test_transfers.py
+    in_transfers = {  # test_transfers.py
+        "async scheduling with a KV connector",
+        "drafts with a KV connector",
+        "kv_buffer_device=cpu on a GPU",
+        "bidirectional_kv_xfer",
+    }
     assert {reason for reason, _ in support._questions} == set(configurations) | in_transfers
 
 
@@ -170,8 +170,11 @@ def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str, asynchronou
     assert got[0] == ("asynchronous" if asynchronous else "own")
     assert got[1][0] is made and got[2] == {"hash_block_size": 16, "log_stats": True}
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"tessera has no {reason}") and "vLLM's own scheduler does all of it" in warnings[0]
-    with pytest.raises(NotImplementedError, match=f"tessera has no {reason}"):
+    assert (
+        warnings[0].startswith(f"tessera does not support {reason}")
+        and "vLLM's own scheduler does all of it" in warnings[0]
+    )
+    with pytest.raises(NotImplementedError, match=f"tessera does not support {reason}"):
         make(monkeypatch, made, fallback=False)
 
 
@@ -179,7 +182,7 @@ def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str, asynchronou
 def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     got, warnings = make(monkeypatch, stub.config(), memories[reason])
     assert got[0] == "own"
-    assert len(warnings) == 1 and f"tessera has no {reason}" in warnings[0]
+    assert len(warnings) == 1 and f"tessera does not support {reason}" in warnings[0]
     with pytest.raises(NotImplementedError, match=re.escape(reason)):
         make(monkeypatch, stub.config(), memories[reason], fallback=False)
 
@@ -189,7 +192,7 @@ def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> Non
     _, warnings = make(monkeypatch, made)
     assert len(warnings) == 1
     assert (
-        "tessera has no room for more than 256 adapters at once; no a KV connector but NIXL's, which pulls:"
+        "tessera does not support more than 256 adapters at once; KV connectors other than NixlConnector:"
         in warnings[0]
     )
 

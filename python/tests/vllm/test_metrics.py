@@ -80,7 +80,7 @@ def test_each_scheduler_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows() == [{"engine": "0", "scheduler": "tessera", "policy": "pascal", "reason": ""}]
     assert type(s) is stub.Scheduler
     make(monkeypatch, stub.config(), groups(attention(), window(sliding_window=2)))
-    assert rows() == [{"engine": "0", "scheduler": "vllm", "policy": "fcfs", "reason": "window of 2 tokens"}]
+    assert rows() == [{"engine": "0", "scheduler": "vllm", "policy": "fcfs", "reason": "a window of 2 tokens"}]
 
 
 def test_a_folder_of_somebody_else_is_not_read(a_folder: Path) -> None:

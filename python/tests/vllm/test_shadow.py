@@ -119,8 +119,10 @@ def test_memory_that_is_not_had(monkeypatch: pytest.MonkeyPatch) -> None:
     config = stub.config(tessera={"shadow": True})
     assert stub.Scheduler(config, groups(attention(), *[window()] * 16), None, 16) == "own"
     (warning,) = warnings
-    assert warning.startswith("tessera has no 17 groups of KV blocks instead of 16 at most (FullAttentionSpec, ")
-    assert warning.endswith("): it watches nothing")
+    assert warning.startswith(
+        "tessera does not support 17 groups of KV blocks (1 to 16 are supported): FullAttentionSpec, "
+    )
+    assert warning.endswith(": it watches nothing")
 
 
 def test_windows_are_watched_too() -> None:
@@ -136,7 +138,7 @@ def params() -> SamplingParams:
     return SamplingParams(temperature=0, max_tokens=8)
 
 
-@pytest.mark.parametrize("what", ["room for more than 256 adapters at once", "pipeline parallelism", "drafts"])
+@pytest.mark.parametrize("what", ["more than 256 adapters at once", "pipeline parallelism", "drafts"])
 def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     from test_handback import configurations, with_config
 
@@ -151,7 +153,7 @@ def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch, what: str) -> N
     config.additional_config = {"tessera": {"shadow": True}}
     assert stub.Scheduler(config, stub.memory(60), None, 16) == "own"
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"tessera has no {what}") and warnings[0].endswith(": it watches nothing")
+    assert warnings[0].startswith(f"tessera does not support {what}") and warnings[0].endswith(": it watches nothing")
 
 
 def test_a_shadow_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

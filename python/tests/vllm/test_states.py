@@ -114,7 +114,7 @@ def test_a_state_of_another_is_seen() -> None:
 
 
 def test_what_is_handed_back() -> None:
-    """Prefix caching, and states that end within a request."""
+    """States that end within a request, and too many of them."""
     state, attention = (group.kv_cache_spec for group in stub.memory(60, (a_state, 0)).kv_cache_groups)
 
     def reasons(caching: bool, *specs: Any) -> list[str]:
@@ -129,10 +129,8 @@ def test_what_is_handed_back() -> None:
         return made
 
     assert reasons(False, state, attention) == reasons(False, state) == []
-    assert reasons(True, state, attention) == ["prefix caching of states"]
-    assert reasons(False, other(state, mamba_cache_mode="align"), attention) == ["prefix caching of states"]
-    assert reasons(False, other(state, block_size=512), attention) == ["states of 512 tokens"]
+    assert reasons(False, other(state, block_size=512), attention) == ["states in blocks of 512 tokens"]
     # 15 drafts and one state more are all that there is room for beside attention.
     assert reasons(False, other(state, num_speculative_blocks=14), attention) == []
     (reason,) = reasons(False, other(state, num_speculative_blocks=15), attention)
-    assert reason == "17 groups of KV blocks instead of 16 at most (MambaSpec, FullAttentionSpec)"
+    assert reason == "17 groups of KV blocks (1 to 16 are supported): MambaSpec, FullAttentionSpec"

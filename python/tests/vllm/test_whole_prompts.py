@@ -133,6 +133,6 @@ def test_windows_are_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """They give their blocks back between the chunks of a prompt."""
     for kv in (groups(a_window()), groups(latent(), a_window())):
         got, warnings = make(monkeypatch, with_config("scheduler_config", **whole), kv)
-        assert got[0] == "own" and "no prompts in one piece with windows or several groups" in warnings[0]
+        assert got[0] == "own" and "prompts in one piece with windows or several groups" in warnings[0]
     got, warnings = make(monkeypatch, with_config("scheduler_config", **whole), groups(latent()))
     assert type(got) is stub.Scheduler and not warnings

@@ -10,12 +10,13 @@ back to vLLM's own scheduler with one warning. An unsupported request is refused
 
 from typing import TYPE_CHECKING, Any
 
+from tessera.vllm.control import set_option
 from tessera.vllm.options import Options, OptionsError, policies
 
 if TYPE_CHECKING:
     from tessera.vllm.scheduler import Scheduler
 
-__all__ = ["Options", "OptionsError", "Scheduler", "policies"]
+__all__ = ["Options", "OptionsError", "Scheduler", "policies", "set_option"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,13 +29,11 @@ def _say_policies() -> None:
 
 
 def _say_support() -> None:
-    from tessera.vllm.support import _questions, most_groups
+    from tessera.vllm.support import _questions, of_memory
 
     print("Done by vLLM's own scheduler, with a warning:")
-    for reason, _ in _questions:
+    for reason in (*(reason for reason, _ in _questions), *of_memory):
         print(f"  {reason}")
-    print(f"  more than {most_groups} groups of KV blocks, or blocks of several sizes; state-space layers; latent")
-    print("  attention that is compressed; prompts in one piece with windows")
 
 
 def _asked(config: Any) -> Iterator[tuple[str, str]]:
@@ -119,12 +117,12 @@ def _check(arguments: list[str]) -> int:
         else "tessera, or vLLM's own"
     )
     rows = [("scheduler", by), ("policy", options.policy), *_asked(config)]
-    _say_table([*rows, *(("not had", reason) for reason in reasons)])
+    _say_table([*rows, *(("not supported", reason) for reason in reasons)])
     if options.shadow:
         print("vLLM's own scheduler would do all of it, and tessera " + ("watch nothing." if reasons else "watch it."))
         return 1
     if reasons and not options.fallback:
-        print('That is an error at start, for "fallback" is false.', file=sys.stderr)
+        print('That is an error at start because "fallback" is false.', file=sys.stderr)
         return 2
     if reasons:
         print("vLLM's own scheduler would do all of it.")

@@ -69,6 +69,20 @@ class Inquiries(api.SchedulerInterface):
         self.lost_by_reset.extend(lost)
         self.cache_stats.reset = True
 
+    def set_option(self, name: str, value: Any) -> None:
+        """Changes an option while requests run: one of `tessera.vllm.options.settable`.
+
+        It counts from the next step on. With async scheduling, an option of the policy may count one step later.
+        Requests keep their KV, their output and what they have used of a quantum. A deadline that depends on it is
+        computed anew for each request. A reader that has begun keeps its pace.
+
+        Raises ValueError for an unknown name or a bad value, and says what there is. Then nothing has changed.
+        """
+        options = self.options.changed(name, value)
+        self.core.set_option(name, value)
+        self.options = options
+        logger.info("tessera: %s is %s from now on", name, value)
+
     def reset_encoder_cache(self) -> None:
         pass  # there is none
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tessera import _vllm
@@ -96,13 +96,36 @@ takes: Mapping[str, tuple[str, ...]] = {
 }
 assert set(takes) == set(policies)
 
+#: For all policies: the most tokens of prompts in a step. A prompt with one token left counts as a decode.
+prefill_budget = Parameter(int, 0, 0, _TOKENS, "most tokens of prompts in a step; 0: as many as it has room for")
+
+#: Parameters that are those of an engine's start. A request's turns or its tenant's share would mix two measures.
+fixed = ("fewest_quanta_first", "prompt_cost", "output_cost")
+
+
+def settable(policy: str) -> dict[str, Parameter]:
+    """The options that `Options.changed` takes, by name."""
+    return {"prefill_budget": prefill_budget} | {n: parameters[n] for n in takes[policy] if n not in fixed}
+
+
 #: Policies that look at a request's expected length, and those that know phases.
 needs_lengths = ("pars", "due_first")
 knows_phases = ("pascal", "pascal_paced", "due_first")
 #: Those that share the engine among tenants.
 has_tenants = ("vtc",)
 
-_common = ("policy", "watermark", "fallback", "shadow", "end_of_reasoning", "score", "model", "model_reads", "weights")
+_common = (
+    "policy",
+    "prefill_budget",
+    "watermark",
+    "fallback",
+    "shadow",
+    "end_of_reasoning",
+    "score",
+    "model",
+    "model_reads",
+    "weights",
+)
 
 
 def _joined(names: Any) -> str:
@@ -114,6 +137,8 @@ class Options:
     """A user's choice, checked."""
 
     policy: str = "fcfs"
+    #: Most tokens of prompts in a step; 0: as many as it has room for.
+    prefill_budget: int = 0
     #: Part of the blocks kept free when a request starts; None: what vLLM's configuration says.
     watermark: float | None = None
     #: What cannot be had is done by vLLM's own scheduler; False: it is an error at start.
@@ -174,6 +199,8 @@ class Options:
         if given.get("watermark") is not None:
             share = Parameter(float, 0.01, 0, 1, "part of the blocks kept free")
             values["watermark"] = share.check("watermark", given["watermark"])
+        if given.get("prefill_budget") is not None:
+            values["prefill_budget"] = prefill_budget.check("prefill_budget", given["prefill_budget"])
         for name in ("fallback", "shadow"):
             if name in given:
                 values[name] = Parameter(bool, False, 0, 1, "").check(name, given[name])
@@ -212,6 +239,16 @@ class Options:
             name: parameters[name].check(name, given.get(name, parameters[name].default)) for name in own
         }
         return cls(**values)
+
+    def changed(self, name: str, value: Any) -> Options:
+        """The same with another value of an option that can be set while requests run. Raises OptionsError."""
+        can = settable(self.policy)
+        if name not in can:
+            raise OptionsError(f"tessera: {name!r} cannot be set while {self.policy} runs; these can: {_joined(can)}")
+        checked = can[name].check(name, value)
+        if name == "prefill_budget":
+            return replace(self, prefill_budget=checked)
+        return replace(self, parameters=self.parameters | {name: checked})
 
     def scorer(self) -> Callable[[Any], float] | None:
         """The function that `score` names."""

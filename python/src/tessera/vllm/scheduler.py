@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tessera.vllm import _api as api
-from tessera.vllm import metrics
+from tessera.vllm import control, metrics
 from tessera.vllm._core import Describer, chunk_of, ends_by_repetition, make_core
 from tessera.vllm.events import Events
 from tessera.vllm.inquiries import Inquiries
@@ -46,6 +46,7 @@ class Scheduler(Inquiries):
 
     def __new__(cls, vllm_config: Any, kv_cache_config: Any, structured_output_manager: Any, block_size: int, **rest):
         options = options_of(vllm_config)
+        control.offer()
         reasons = [*why_not_config(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
         if options.shadow:
             from tessera.vllm.shadow import make_shadow
@@ -58,11 +59,10 @@ class Scheduler(Inquiries):
             metrics.report_scheduler(vllm_config, "tessera", options.policy, "")
             return super().__new__(cls)
         if not options.fallback:
-            raise NotImplementedError(f"tessera has no {'; no '.join(reasons)}")
-        logger.warning("tessera has no %s: vLLM's own scheduler does all of it", "; no ".join(reasons))
+            raise NotImplementedError(f"tessera does not support {'; '.join(reasons)}")
+        logger.warning("tessera does not support %s: vLLM's own scheduler does all of it", "; ".join(reasons))
         metrics.report_scheduler(vllm_config, "vllm", options.policy, "; ".join(reasons))
-        asynchronous = vllm_config.scheduler_config.async_scheduling
-        own = api.AsyncScheduler if asynchronous else api.OwnScheduler
+        own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
         return own(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
 
     def __init__(

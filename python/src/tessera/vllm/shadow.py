@@ -349,7 +349,7 @@ def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, 
     own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
     reasons = [*why_not_shadow(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
     if reasons:
-        logger.warning("tessera has no %s: it watches nothing", "; no ".join(reasons))
+        logger.warning("tessera does not support %s: it watches nothing", "; ".join(reasons))
         return own(vllm_config, kv_cache_config, som, block_size, **rest)
     if own not in _classes:
         _classes[own] = _shadowed(own)

@@ -96,31 +96,33 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pipeline parallelism", _parallel("pipeline_parallel_size")),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
     # vLLM ends no chunk of a prompt so close to its end that such a drafter lacks tokens.
-    ("drafts of several modules, which read ahead", lambda c: api.prompt_ahead(c) > 1),
-    ("a drafter that keeps something else than KV of drafts", lambda c: _drafts(c) and not _is_known_drafter(c)),
-    ("a drafter for whose places a step has no room", lambda c: _drafts(c) and _has_no_places(c)),
+    ("unknown drafters with KV of their own", lambda c: _drafts(c) and not _is_known_drafter(c)),
     (
-        f"room for more than {_vllm.adapters} adapters at once",
+        "a max_num_batched_tokens without room for the drafter's slots of max_num_seqs requests",
+        lambda c: _drafts(c) and _has_no_places(c),
+    ),
+    (
+        f"more than {_vllm.adapters} adapters at once",
         lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
     ),
-    ("a KV connector but NIXL's, which pulls", lambda c: _connector(c) not in (None, *_connectors)),
-    ("a KV connector with two steps in flight", lambda c: _nixl(c) and _has(c, *_async)),
-    ("a KV connector with drafts", lambda c: _nixl(c) and _drafts(c)),
-    ("a KV connector with a buffer on the host of a device", _nixl_by_host),
-    ("a KV connector with KV that is sent both ways", lambda c: _nixl(c) and _extra(c).get("bidirectional_kv_xfer")),
-    ("an encoder cache connector", lambda c: _has(c, "ec_transfer_config") is not None),
+    ("KV connectors other than NixlConnector", lambda c: _connector(c) not in (None, *_connectors)),
+    ("async scheduling with a KV connector", lambda c: _nixl(c) and _has(c, *_async)),
+    ("drafts with a KV connector", lambda c: _nixl(c) and _drafts(c)),
+    ("kv_buffer_device=cpu on a GPU", _nixl_by_host),
+    ("bidirectional_kv_xfer", lambda c: _nixl(c) and _extra(c).get("bidirectional_kv_xfer")),
+    ("encoder cache connectors", lambda c: _has(c, "ec_transfer_config") is not None),
     ("KV cache metrics", lambda c: _has(c, "observability_config", "kv_cache_metrics")),
     ("MFU metrics", lambda c: _has(c, "observability_config", "enable_mfu_metrics")),
-    ("a pooling model", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
-    ("a diffusion model", _model("is_diffusion")),
-    ("an encoder-decoder model", _model("is_encoder_decoder")),
+    ("pooling models", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
+    ("diffusion models", _model("is_diffusion")),
+    ("encoder-decoder models", _model("is_encoder_decoder")),
     ("inputs that are not text", _model("supports_multimodal_inputs")),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
     ("sampling masks", _model("return_sampling_mask")),
     # vLLM cuts them there all the same; the core does not.
-    ("prompts in one piece that are cut at a threshold", lambda c: whole_prompts(c) and _has(c, *_threshold)),
+    ("prompts in one piece with long_prefill_token_threshold", lambda c: whole_prompts(c) and _has(c, *_threshold)),
     # vLLM lets such a prompt wait for ever; the core exceeds the budget, and the runner's buffers do not.
-    ("prompts in one piece for which a step has no room", lambda c: whole_prompts(c) and _is_short(c)),
+    ("prompts in one piece with steps shorter than max_model_len", lambda c: whole_prompts(c) and _is_short(c)),
     ("max_num_active_seqs", lambda c: _has(c, "scheduler_config", "max_num_active_seqs") is not None),
 )
 
@@ -141,7 +143,7 @@ def why_not_shadow(config: Any) -> Iterator[str]:
     yield from why_not_config(config)
     if _drafts(config):
         # It has a token in each of its steps, and would fall behind ever more.
-        yield "drafts in its shadow"
+        yield "drafts in shadow mode"
 
 
 #: Layers that look at all tokens, and such that look at a window. Latent attention (MLA) keeps one vector of a token,
@@ -151,24 +153,31 @@ _of_all = (api.FullAttentionSpec, api.MLAAttentionSpec)
 _of_window = (api.SlidingWindowSpec, api.SlidingWindowMLASpec, api.ChunkedLocalAttentionSpec)
 
 
-def _window(spec: Any) -> int:
-    """How many tokens a token looks at; 0: at all."""
-    if type(spec) is api.ChunkedLocalAttentionSpec:
-        return spec.attention_chunk_size
-    return spec.sliding_window if type(spec) in _of_window else 0
-
-
 def _is_state(spec: Any) -> bool:
     """Whether layers keep a state of a request (Mamba, GDN, KDA) in place of its tokens' KV."""
     return type(spec) is api.MambaSpec
 
 
+def _is_aligned(spec: Any) -> bool:
+    """Whether such a state is kept where a step ends with a block, so that other requests start from it."""
+    return _is_state(spec) and spec.mamba_cache_mode == "align"
+
+
+def _window(spec: Any) -> int:
+    """How many tokens a token looks at; 0: at all. `_vllm.state_window`: layers keep a state that is found again."""
+    if _is_aligned(spec):
+        return _vllm.state_window
+    if type(spec) is api.ChunkedLocalAttentionSpec:
+        return spec.attention_chunk_size
+    return spec.sliding_window if type(spec) in _of_window else 0
+
+
 def _why_not_state(spec: Any, config: Any) -> str | None:
-    """Where prefixes are found again, states of several places are kept, and chunks of a prompt end there."""
-    if _has(config, "cache_config", "enable_prefix_caching") or spec.mamba_cache_mode != "none":
-        return "prefix caching of states"
-    if spec.block_size < config.model_config.max_model_len:
-        return f"states of {spec.block_size} tokens"
+    caching = bool(_has(config, "cache_config", "enable_prefix_caching"))
+    if caching != _is_aligned(spec):
+        return f"states in the cache mode {spec.mamba_cache_mode} {'with' if caching else 'without'} prefix caching"
+    if not caching and spec.block_size < config.model_config.max_model_len:
+        return f"states in blocks of {spec.block_size} tokens"
     return None
 
 
@@ -181,43 +190,65 @@ def block_size_of(kv_cache_config: Any, block_size: int) -> int:
     return next((spec.block_size for spec in specs if not _is_state(spec)), specs[0].block_size)
 
 
+#: What `why_not_memory` says with the numbers of a model.
+of_memory = (
+    f"more than {most_groups} groups of KV blocks",
+    "compressed latent attention, and other layers that are not attention or states",
+    "blocks of several sizes, except those of states",
+    "KV that stays in the host's memory",
+    "KV connectors, KV events and prompts in one piece with windows or several groups of KV blocks",
+    "KV events with EAGLE or MTP",
+    "MTP of several modules with chunks, states or short windows",
+)
+
+
+def _is_too_short(spec: Any, ahead: int) -> bool:
+    """Whether a window gives up tokens that a drafter of `ahead` modules computes anew: its last ones, once more are
+    known."""
+    return ahead > 1 and (type(spec) is api.ChunkedLocalAttentionSpec or 0 < _window(spec) <= ahead)
+
+
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
     """The same for the memory that its model needs."""
     groups = kv_cache_config.kv_cache_groups
     tables = tables_of(kv_cache_config)
     if not 1 <= sum(tables) <= most_groups:
         kinds = ", ".join(dict.fromkeys(type(group.kv_cache_spec).__name__ for group in groups))
-        yield f"{sum(tables)} groups of KV blocks instead of {most_groups} at most" + (kinds and f" ({kinds})")
+        yield f"{sum(tables)} groups of KV blocks (1 to {most_groups} are supported)" + (kinds and f": {kinds}")
         return
     block_size = block_size_of(kv_cache_config, block_size)
     is_plain = len(groups) == 1 and not any(windows_of(kv_cache_config)) and not _is_state(groups[0].kv_cache_spec)
     if any(getattr(group, "host_resident", False) for group in groups):
-        yield "KV in the memory of the host"
+        yield "KV that stays in the host's memory"
     for spec in (group.kv_cache_spec for group in groups):
         compressed = getattr(spec, "tokens_per_state", 1)
         if _is_state(spec):
             if why_not := _why_not_state(spec, config):
                 yield why_not
+            elif _is_aligned(spec) and spec.block_size != block_size:
+                yield f"states in blocks of {spec.block_size} tokens in a scheduler with blocks of {block_size}"
         elif type(spec) not in (*_of_all, *_of_window):
-            yield f"KV of {type(spec).__name__}"
+            yield f"layers of the kind {type(spec).__name__}"
         elif type(spec) in _of_window and _window(spec) <= 2:
-            yield f"window of {_window(spec)} tokens"
+            yield f"a window of {_window(spec)} tokens"
         elif compressed > 1 and spec.block_size % compressed:
-            yield f"blocks of {spec.block_size} tokens of which {compressed} are kept as one"
+            yield f"one state for {compressed} tokens in blocks of {spec.block_size} tokens"
         elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
-            yield "window of which more is kept, or computed again"
+            yield "windows that keep further tokens or compute some again"
         elif spec.block_size != block_size:
-            yield f"blocks of {spec.block_size} tokens that are scheduled by {block_size}"
+            yield f"blocks of {spec.block_size} tokens in a scheduler with blocks of {block_size}"
+    if any(_is_too_short(group.kv_cache_spec, api.prompt_ahead(config)) for group in groups):
+        yield "MTP of several modules with chunks, states or short windows"
     if _connector(config) and not is_plain:
-        yield "a KV connector with windows or several groups of KV blocks"
+        yield "KV connectors with windows or several groups of KV blocks"
     if tells(config) and api.hash_ahead(config):
-        yield "KV cache events of blocks whose names cover the next token"
+        yield "KV events with EAGLE or MTP"
     if tells(config) and not is_plain:
-        yield "KV cache events of windows or several groups of KV blocks"
+        yield "KV events with windows or several groups of KV blocks"
     if whole_prompts(config) and not is_plain:
         yield "prompts in one piece with windows or several groups of KV blocks"
     if kv_cache_config.num_blocks < 2:
-        yield f"{kv_cache_config.num_blocks} blocks of KV"
+        yield f"KV memory of {kv_cache_config.num_blocks} blocks"
 
 
 #: Kinds of layers by their names in `layer_types` of a model's configuration.
@@ -236,13 +267,10 @@ def why_not_model(config: Any) -> Iterator[str]:
     model = config.model_config
     text = model.hf_text_config
     if model.is_hybrid or model.is_attention_free:
-        if _has(config, "cache_config", "enable_prefix_caching"):
-            yield "prefix caching of states"
-            return
-        raise ValueError("how many groups its states make is not said")
+        raise ValueError("its configuration does not tell the groups of its states")
     if model.use_mla:
         if hasattr(text, "compress_ratios"):
-            yield "latent attention that is compressed"
+            yield "compressed latent attention"
             return
         if text.model_type not in _latent:
             raise ValueError(f"latent attention of {text.model_type}")
@@ -254,12 +282,11 @@ def why_not_model(config: Any) -> Iterator[str]:
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
         if getattr(text, "attention_chunk_size", None):
-            raise ValueError("which layers look at chunks is not said")
+            raise ValueError("its configuration does not tell which layers look at chunks")
         windows = [window] * layers
     else:
         if others := {*kinds} - _attention:
-            for kind in sorted(others):
-                yield "state-space layers" if kind == "linear_attention" else f"layers of the kind {kind}"
+            yield from (f"layers of the kind {kind}" for kind in sorted(others))
             return
         sizes = {"sliding_attention": window, "chunked_attention": getattr(text, "attention_chunk_size", None) or 0}
         windows = [sizes.get(kind, 0) for kind in kinds]
@@ -275,10 +302,10 @@ def tells(config: Any) -> bool:
 
 
 def tables_of(kv_cache_config: Any) -> list[int]:
-    """For each group of layers: how many groups of the core keep its blocks. A state has a block of its own for each
-    draft, which makes that many groups of one block a request."""
+    """For each group of layers: how many groups of the core keep its blocks. Without prefix caching, a state has a
+    block of its own for each draft. That makes as many groups of one block a request."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
-    return [1 + spec.num_speculative_blocks if _is_state(spec) else 1 for spec in specs]
+    return [1 if not _is_state(spec) or _is_aligned(spec) else 1 + spec.num_speculative_blocks for spec in specs]
 
 
 def windows_of(kv_cache_config: Any) -> list[int]:
@@ -298,6 +325,7 @@ def layout_of(kv_cache_config: Any) -> dict[str, list[int]]:
         "tables": tables,
         "zeroed": [i for i, group in enumerate(groups) if zeroes and not _is_state(group.kv_cache_spec)],
         "windows": [_window(spec) for spec in specs],
+        "spare": [spec.num_speculative_blocks if _is_aligned(spec) else 0 for spec in specs],
         "in_chunks": [i for i, spec in enumerate(specs) if type(spec) is api.ChunkedLocalAttentionSpec],
         "block_sizes": [spec.block_size for spec in specs],
     }
@@ -315,7 +343,7 @@ def salt_of(request: Any) -> int:
 
 
 def why_not_request(request: Any, has_adapters: bool = False) -> str | None:
-    """What a request asks for that is not had; None: nothing."""
+    """What a request asks for that is not supported; None: nothing."""
     if getattr(request, "resumable", False):
         return "its input comes piece by piece"
     if request.pooling_params is not None or request.sampling_params is None:
