@@ -370,6 +370,19 @@ def faults(d):
     d.save(figure, "deaths", axes[0].get_legend_handles_labels(), 2)
 
 
+def report_age(d):
+    shown = ["shortest-queue", "least-load", "power-of-two", "pascal", "llumnix", "cascade", "phasor", "due-first"]
+    figure, axes = d.axes(3, 1, 3.2)
+    for ax, routers, action in zip(axes, ["1", "4", "1"], ["0", "0", "1"], strict=True):
+        found = rows("report_age/ages", routers=routers, action_s=action, controller=shown)
+        curves(ax, [r for r in found if number(r, "report_s") > 0], "controller", "report_s", "ttft_s", shown)
+        log(ax.xaxis)
+        log(ax.yaxis)
+        late = ", actions 1 s late" if action == "1" else ""
+        ax.set(title=f"{routers} router{'s' if routers != '1' else ''}{late}:\nmean TTFT, s", xlabel="age of reports, s")
+    d.save(figure, "ages", axes[0].get_legend_handles_labels(), 4)
+
+
 def fidelity(d):
     found = rows("fidelity/steps")
     names = [f"{r['hardware']}: {r['step']}" for r in found]
@@ -537,7 +550,7 @@ def llama_cpp(d):
 
 
 PAGES = {f.__name__: f for f in (cascade, drawn, due_first, faults, fidelity, fleet, foundation, gpu, llama_cpp, pars,
-                                 pascal, phasor, vllm)}
+                                 pascal, phasor, report_age, vllm)}
 
 
 def has_matplotlib():
