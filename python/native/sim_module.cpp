@@ -412,7 +412,9 @@ class layout_planner {
     asked.instances = fmt::format("{}", instances);
     sim::fleet_to_plan f{.options = sim::size_cluster(asked, sim::machines_of(asked), rows, 1), .shares = prefixes};
     f.options.promised = promised_;
-    f.options.instance.limits.max_length = {};  // What a request that runs will come to is not known.
+    // What a request that runs will come to is not known.
+    tessera::scheduler_limits& l = f.options.instance.limits;
+    l.max_length = l.block_size * static_cast<std::int64_t>(l.blocks);
     f.config.pools = pools_;
     return f;
   }
