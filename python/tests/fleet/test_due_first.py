@@ -204,6 +204,32 @@ def test_what_makes_no_plan() -> None:
 
 
 @plans
+def test_a_planner_remembers_its_layout() -> None:
+    def of(far_apart: bool) -> dict[str, Any]:
+        draw = random.Random(1)
+        nan = float("nan")
+        requests = []
+        for i in range(100):
+            prompt = draw.randrange(20_000, 60_000) if far_apart and draw.random() < 0.1 else draw.randrange(100, 400)
+            requests.append((i / 8.0, prompt, draw.randrange(100, 400), 0, 0, nan, -1, True, False, False))
+        return {"requests": requests, "rate": 8.0, "lately": 0.0, "here": 50, "held": False, "behind": False}
+
+    p = _sim.LayoutPlanner(**LayoutPlanner("h200-llama-3.1-8b")._how)
+    stages = p(of(True), 4, False)
+    assert p.layout == "stages" and "stages by length" in p.why
+    ranges = [(first, last) for _, first, last, _ in stages]
+    assert ranges[0][0] == 0 and ranges[-1][1] is None and ranges[-1][0] > 1000
+    # One plan does not give them up, the next one does.
+    assert p(of(False), 4, False) == stages
+    assert [what[:3] for what in p(of(False), 4, False)] == [("mixed", 0, None)] * 4
+    # With another number of replicas it begins anew; where prefixes are shared there are no stages.
+    p(of(True), 4, False)
+    assert p.layout == "stages"
+    assert [what[:3] for what in p(of(False), 3, False)] == [("mixed", 0, None)] * 3
+    assert [what[:3] for what in p(of(True), 3, True)] == [("mixed", 0, None)] * 3
+
+
+@plans
 def test_a_plan_is_made_in_a_process_of_its_own() -> None:
     planner = LayoutPlanner(ttft=1.0, tpot=0.1)
     sample = sample_of(80, 4.0)
@@ -255,6 +281,21 @@ def test_a_router_has_a_plan_of_its_traffic() -> None:
         await f.router.close()
 
     asyncio.run(serves())
+
+
+@plans
+def test_costs_of_a_profile() -> None:
+    costs = _sim.router_costs("h100-96gb-qwen-32b", None)
+    square, each = costs["prompt_cost"]
+    fixed, request, token = costs["decode_cost"]
+    # What the profile says of itself: 1,000 tokens of a prompt in 112 ms; decode steps of 24 ms, and 30 ms with 64.
+    assert square * 1e6 + each * 1e3 == pytest.approx(0.112, rel=0.03)
+    assert fixed + request + token == pytest.approx(0.024, rel=0.03)
+    assert fixed + 64 * request + 64_000 * token == pytest.approx(0.030, rel=0.03)
+    assert costs["ttft"] == _sim.router_costs("h100-96gb-qwen-32b", 3.0)["ttft"] == 1.0
+    with pytest.raises(ValueError, match="no-such"):
+        _sim.router_costs("no-such-profile", None)
+    assert Runtime("due-first", **costs).sample() is not None
 
 
 def test_the_name_is_there() -> None:
