@@ -393,7 +393,7 @@ class layout_planner {
         throw sim::usage_error{fmt::format("requests[{}] must arrive at a moment not before the one before it", i)};
       }
       all.push_back({.arrival_s = arrival_s,
-                     .prompt = tessera::tokens{whole(prompt, "prompt", i, 1)},
+                     .prompt = tessera::tokens{std::max<std::int64_t>(1, whole(prompt, "prompt", i, 0))},
                      .generated = tessera::tokens{whole(generated, "generated", i, 0)},
                      .reasoning = tessera::tokens{whole(reasoning, "reasoning", i, 0)},
                      .limit = tessera::tokens{whole(std::min(limit, double{sim::max_trace_tokens}), "limit", i, 0)},

@@ -199,8 +199,12 @@ def test_what_makes_no_plan() -> None:
         p({**bad, "requests": []}, 2, False)
     with pytest.raises(ValueError, match=r"requests\[1\]"):
         p({**bad, "requests": bad["requests"][1::-1]}, 2, False)
+    with pytest.raises(ValueError, match=r"generated\[0\]"):
+        p({**bad, "requests": [(0.0, 7, -1, *bad["requests"][0][3:])]}, 2, False)
     with pytest.raises(ValueError, match="instances"):
         p(bad, 0, False)
+    # What a router may see is no error: an empty prompt, no token, no limit that a client would name.
+    assert len(p({**bad, "requests": [(0.0, 0, 0, 0, 1 << 32, *bad["requests"][0][5:])]}, 2, False)) == 2
 
 
 @plans
