@@ -123,13 +123,17 @@ NB_MODULE(_fleet, m) {
   nb::class_<runtime>(m, "Runtime", "A controller in front of engines: events in, actions out.")
       .def(nb::init<const std::string&, const std::optional<std::string>&, std::int64_t, std::int64_t, std::int64_t,
                     double, double, double, std::int64_t, std::int64_t, std::int64_t, std::uint64_t, double, double,
-                    std::int64_t, double, std::int64_t, double, std::int64_t, std::int64_t, bool, bool>(),
+                    std::int64_t, double, std::int64_t, double, std::int64_t, std::int64_t,
+                    const std::tuple<double, double>&, const std::tuple<double, double, double>&, double, bool, bool,
+                    bool>(),
            nb::arg("controller"), nb::kw_only(), nb::arg("moves") = nb::none(), nb::arg("replicas") = 64,
            nb::arg("reservations") = 4096, nb::arg("block_size") = 16, nb::arg("lease") = 60.0,
            nb::arg("silence") = 5.0, nb::arg("rest") = 2.0, nb::arg("moving") = 8, nb::arg("tight") = 0,
            nb::arg("quantum") = 500, nb::arg("seed") = 1, nb::arg("bound") = 1.25, nb::arg("expected") = 0.0,
            nb::arg("demand") = 0, nb::arg("theta") = 0.62, nb::arg("cooldown") = 20, nb::arg("epoch") = 0.0,
-           nb::arg("router") = 0, nb::arg("routers") = 1, nb::arg("shares") = false, nb::arg("follows") = false)
+           nb::arg("router") = 0, nb::arg("routers") = 1, nb::arg("prompt_cost") = std::tuple{0.0, 1e-4},
+           nb::arg("decode_cost") = std::tuple{0.02, 0.0, 1e-7}, nb::arg("ttft") = 1.0, nb::arg("prefixes") = false,
+           nb::arg("shares") = false, nb::arg("follows") = false)
       .def("handle", &runtime::handle, nb::arg("event"), "Something has happened: what is to be done.")
       .def("follow", &runtime::follow, nb::arg("event"), nb::arg("recorded"),
            "The book goes by the recorded actions: what the controller would have done.")
@@ -146,6 +150,7 @@ NB_MODULE(_fleet, m) {
       .def_prop_rw("recording", &runtime::recording, &runtime::set_recording)
       .def_prop_ro("logged", &runtime::logged)
       .def("take_log", &runtime::take_log, "What was recorded since the last call, as bytes.")
+      .def("sample", &runtime::sample, "The traffic as it was when the last plan was asked for, or None.")
       .def_prop_ro("reads_prefixes", &runtime::reads_prefixes)
       .def_prop_ro("next_wake", &runtime::next_wake)
       .def_prop_ro("requests", &runtime::requests)

@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/sim/input/workload.hpp>
+#include <tessera/sim/measure/promise.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
+#include <tessera/sim/planning/plan_layout.hpp>
 #include <tessera/sim/policies/policies.hpp>
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/report_json.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/load_source.hpp>
 #include <tessera/sim/setup/setting.hpp>
+#include <tessera/sim/systems/pools.hpp>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -33,6 +39,7 @@ namespace tessera_python {
 namespace {
 
 namespace sim = tessera::sim;
+namespace fleet = tessera::fleet;
 
 using numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -219,6 +226,20 @@ auto called(const nb::object& place, std::exception_ptr& failure) {
   };
 }
 
+/// What each request is promised, in seconds.
+sim::promise promise_of(std::optional<double> ttft, std::optional<double> tpot) {
+  sim::promise all;
+  for (const auto& [promised, name, into] :
+       {std::tuple{ttft, "ttft", &all.ttft_s}, std::tuple{tpot, "tpot", &all.tpot_s}}) {
+    if (!promised) continue;
+    if (!(*promised > 0 && *promised <= 1e9)) {
+      throw sim::usage_error{fmt::format("{} must be a number of seconds above 0, not {}", name, *promised)};
+    }
+    *into = *promised;
+  }
+  return all;
+}
+
 nb::dict replay(const std::string& policy, const numbers& arrival, const numbers& prompt, const numbers& output,
                 const numbers& reasoning, const numbers& score, const numbers& session, const numbers& think,
                 const numbers& tool, const numbers& tenant, const nb::list& runs, bool prefix_cache,
@@ -241,14 +262,7 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
   sim::cluster_options options = sim::size_cluster(asked, sim::machines_of(asked), rows, 1);
   options.in_flight = static_cast<std::size_t>(sim::require_within(in_flight, 0, 1 << 24, "in_flight"));
   sim::require_memory(options, rows.size(), 1, 1, asked.how);
-  for (const auto& [promised, name, into] :
-       {std::tuple{ttft, "ttft", &options.promised.ttft_s}, std::tuple{tpot, "tpot", &options.promised.tpot_s}}) {
-    if (!promised) continue;
-    if (!(*promised > 0 && *promised <= 1e9)) {
-      throw sim::usage_error{fmt::format("{} must be a number of seconds above 0, not {}", name, *promised)};
-    }
-    *into = *promised;
-  }
+  options.promised = promise_of(ttft, tpot);
   const sim::policy chosen = find_policy(policy, threshold);
   std::exception_ptr failure;
   if (!place.is_none()) {
@@ -288,6 +302,128 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
   }
   return out;
 }
+
+/// What work costs on a profile, in seconds, as `fleet::headroom_book` takes it. A step that decodes is linear between
+/// one request and 128 of them, with 1,000 and 2,000 tokens each.
+nb::dict router_costs(const std::string& profile, std::optional<double> ttft) {
+  const sim::step_timer timer{sim::find_profile(profile)};
+  const double aimed = sim::ttft_target(promise_of(ttft, {})).seconds();
+  const sim::prefill_model prompts = sim::calibrate_prefill(timer, sim::default_ttft_target);
+  const auto step_s = [&timer](std::int64_t requests, std::int64_t length) {
+    return timer({.decodes = requests, .decode_context = requests * length, .longest_context = length});
+  };
+  constexpr std::int64_t many = 128;
+  constexpr std::int64_t usual = 1000;
+  const double token_s = std::max(0.0, (step_s(many, 2 * usual) - step_s(many, usual)) / (many * usual));
+  const double request_s = std::max(0.0, (step_s(many, usual) - step_s(1, usual)) / (many - 1) - token_s * usual);
+  const double fixed_s = std::max(0.0, step_s(1, usual) - request_s - token_s * usual);
+  nb::dict d;
+  d["prompt_cost"] =
+      nb::make_tuple(prompts.cost.alpha / prompts.budget.peak_flops, prompts.cost.beta / prompts.budget.peak_flops);
+  d["decode_cost"] = nb::make_tuple(fixed_s, request_s, token_s);
+  d["ttft"] = std::min(aimed, sim::default_ttft_target.seconds());
+  return d;
+}
+
+/// Plans for a fleet, one after the other: a sample of traffic in, what each replica is to do out.
+class layout_planner {
+ public:
+  layout_planner(const std::string& profile, std::optional<std::int64_t> kv_blocks, std::int64_t block_size,
+                 std::int64_t max_batch, std::int64_t token_budget, std::optional<double> ttft,
+                 std::optional<double> tpot, bool pools)
+      : asked_{.how = sim::spelling::names,
+               .profile = profile,
+               .size = {.kv_blocks = kv_blocks,
+                        .block_size = block_size,
+                        .max_batch = max_batch,
+                        .token_budget = token_budget}},
+        promised_{promise_of(ttft, tpot)},
+        pools_{pools} {
+    const sim::trace_row least{.prompt_tokens = 1, .output_tokens = 1};
+    static_cast<void>(fleet_of({&least, 1}, 1, false));  // What is wrong is said here.
+  }
+
+  nb::list operator()(const nb::dict& sample, std::int64_t instances, bool prefixes) {
+    std::vector<fleet::seen_request> requests = requests_of(nb::cast<nb::list>(sample["requests"]));
+    std::vector<sim::trace_row> rows;
+    for (const fleet::seen_request& r : requests) {
+      rows.push_back(
+          {.prompt_tokens = r.prompt.count(), .output_tokens = std::max<std::int64_t>(1, r.generated.count())});
+    }
+    const fleet::traffic_sample seen{.requests = requests,
+                                     .rate = nb::cast<double>(sample["rate"]),
+                                     .lately = nb::cast<double>(sample["lately"]),
+                                     .here = nb::cast<std::size_t>(sample["here"]),
+                                     .held = nb::cast<bool>(sample["held"]),
+                                     .behind = nb::cast<bool>(sample["behind"])};
+    sim::fleet_to_plan f = fleet_of(rows, instances, prefixes);
+    if (plans_ && plans_->fleet().options.instances == f.options.instances) {
+      plans_->plan_for(std::move(f));
+    } else {
+      plans_.emplace(std::move(f));
+    }
+    std::vector<fleet::assignment> all;
+    {
+      const nb::gil_scoped_release others_may_run;
+      all = (*plans_)(seen);
+    }
+    nb::list out;
+    for (const fleet::assignment& a : all) {
+      out.append(nb::make_tuple(role_name(a.role), a.from.count(),
+                                a.to == fleet::endless ? nb::object{nb::none()} : nb::object{nb::int_(a.to.count())},
+                                a.prefill_budget.count()));
+    }
+    return out;
+  }
+  [[nodiscard]] std::string layout() const {
+    return std::string{sim::to_string(plans_ ? plans_->present().kind : sim::layout_kind::colocated)};
+  }
+  [[nodiscard]] std::string why() const { return plans_ ? plans_->present().why : std::string{}; }
+
+ private:
+  static const char* role_name(tessera::control::role r) { return tessera::control::to_string(r); }
+  static std::vector<fleet::seen_request> requests_of(const nb::list& given) {
+    using one = std::tuple<double, double, double, double, double, float, std::int32_t, bool, bool, bool>;
+    std::vector<fleet::seen_request> all;
+    for (const nb::handle h : given) {
+      const auto [arrival_s, prompt, generated, reasoning, limit, score, tenant, ended, refused, reasons] =
+          nb::cast<one>(h);
+      const std::size_t i = all.size();
+      if (!std::isfinite(arrival_s) || arrival_s < (i == 0 ? 0 : all[i - 1].arrival_s)) {
+        throw sim::usage_error{fmt::format("requests[{}] must arrive at a moment not before the one before it", i)};
+      }
+      all.push_back({.arrival_s = arrival_s,
+                     .prompt = tessera::tokens{std::max<std::int64_t>(1, whole(prompt, "prompt", i, 0))},
+                     .generated = tessera::tokens{whole(generated, "generated", i, 0)},
+                     .reasoning = tessera::tokens{whole(reasoning, "reasoning", i, 0)},
+                     .limit = tessera::tokens{whole(std::min(limit, double{sim::max_trace_tokens}), "limit", i, 0)},
+                     .score = score,
+                     .tenant = tenant,
+                     .ended = ended,
+                     .refused = refused,
+                     .reasons = reasons});
+    }
+    if (all.empty()) throw sim::usage_error{"a plan is made from requests, and the sample has none"};
+    return all;
+  }
+  [[nodiscard]] sim::fleet_to_plan fleet_of(std::span<const sim::trace_row> rows, std::int64_t instances,
+                                            bool prefixes) const {
+    sim::setting asked = asked_;
+    asked.instances = fmt::format("{}", instances);
+    sim::fleet_to_plan f{.options = sim::size_cluster(asked, sim::machines_of(asked), rows, 1), .shares = prefixes};
+    f.options.promised = promised_;
+    // What a request that runs will come to is not known.
+    tessera::scheduler_limits& l = f.options.instance.limits;
+    l.max_length = l.block_size * static_cast<std::int64_t>(l.blocks);
+    f.config.pools = pools_;
+    return f;
+  }
+
+  sim::setting asked_;
+  sim::promise promised_;
+  bool pools_;
+  std::optional<sim::layout_planner> plans_{};
+};
 
 }  // namespace
 }  // namespace tessera_python
@@ -361,6 +497,15 @@ NB_MODULE(_sim, m) {
       },
       nb::arg("path"), nb::arg("text").none(), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"),
       nb::arg("seed"), nb::arg("hash_tokens").none(), nb::arg("time_unit"), nb::arg("run"));
+  m.def("router_costs", &router_costs, nb::arg("profile"), nb::arg("ttft").none());
+  nb::class_<layout_planner>(m, "LayoutPlanner", "Plans for a fleet, from samples of its traffic.")
+      .def(nb::init<const std::string&, std::optional<std::int64_t>, std::int64_t, std::int64_t, std::int64_t,
+                    std::optional<double>, std::optional<double>, bool>(),
+           nb::kw_only(), nb::arg("profile"), nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"),
+           nb::arg("token_budget"), nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("pools"))
+      .def("__call__", &layout_planner::operator(), nb::arg("sample"), nb::arg("replicas"), nb::arg("prefixes"))
+      .def_prop_ro("layout", &layout_planner::layout)
+      .def_prop_ro("why", &layout_planner::why);
   m.def("replay", &replay, nb::arg("policy"), nb::arg("arrival_s"), nb::arg("prompt_tokens"), nb::arg("output_tokens"),
         nb::arg("reasoning_tokens"), nb::arg("score"), nb::arg("session"), nb::arg("think_s"), nb::arg("calls_tool"),
         nb::arg("tenant"), nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"),

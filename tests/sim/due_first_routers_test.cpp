@@ -88,6 +88,13 @@ TEST_CASE("plan layout: the same values give the same layout, with no cluster th
   CHECK(planner.present().kind == sim::layout_kind::colocated);
   CHECK(planner(sample) == all);
   CHECK(planner.present().why == layout.why);
+  // The fleet may change. Where requests share prefixes there are no stages, and the second plan gives them up.
+  sim::fleet_to_plan shares = f;
+  shares.shares = true;
+  planner.plan_for(shares);
+  CHECK(planner.fleet().shares);
+  CHECK(planner(sample) == all);
+  CHECK(planner(sample) == sim::assignments_of({}, shares));
 }
 
 TEST_CASE("plan layout: two plans give up a layout, one gives up none, except pools that do worse") {

@@ -177,6 +177,11 @@ TEST_CASE("a sentence says how to run the policy that wins first, if it can be r
   CHECK(said({{pascal}, {cascade}})
             .find("\"fcfs\"}}', and send requests to them with "
                   "tessera.fleet.Router(controller=\"llumnix\").") != std::string::npos);
+  cascade.policy = "due-first:pace=0.2";
+  cascade.placement = "headroom, stages";
+  CHECK(said({{pascal}, {cascade}})
+            .find("\"due_first\"}}' with its parameters, and send requests to them with "
+                  "tessera.fleet.Router(controller=\"due-first\", tight=32).") != std::string::npos);
 }
 
 TEST_CASE("the JSON has the keys of the contract", "[sim]") {

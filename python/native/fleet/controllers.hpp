@@ -4,6 +4,7 @@
 #include "checks.hpp"
 
 #include <tessera/control/flow_controller.hpp>
+#include <tessera/fleet/layout_controller.hpp>
 #include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
 #include <tessera/fleet/pools.hpp>
@@ -25,6 +26,7 @@
 #include <tessera/sim/cluster/make_controller.hpp>
 #include <tessera/sim/cluster/routing.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +47,14 @@ namespace tessera_python {
 namespace control = tessera::control;
 namespace placement = tessera::placement;
 
+/// What work costs, in seconds.
+struct headroom_costs {
+  double prompt_square_s = 0;    ///< For each token of a prompt, times the tokens of the prompt.
+  double prompt_token_s = 1e-4;  ///< For each token of a prompt.
+  ts::duration ttft{1.0};        ///< The time to first token that is aimed at.
+  fleet::linear_speed decode{};  ///< A step that decodes.
+};
+
 /// What controllers are made with.
 struct controller_settings {
   std::size_t replicas = 64;           ///< Their numbers are below this.
@@ -60,6 +70,9 @@ struct controller_settings {
   std::uint64_t router = 0;            ///< Which router of how many.
   std::uint64_t routers = 1;           ///< How many.
   std::optional<std::string> moves{};  ///< How requests that run move; none: as the controller does by itself.
+  std::size_t requests = 4096;         ///< Requests at a time.
+  headroom_costs costs{};              ///< What work costs, for headroom.
+  bool prefixes = false;               ///< Requests share prefixes, for headroom.
 };
 
 // -- placements that are of routers only
@@ -329,6 +342,22 @@ inline made make_splitwise(const controller_settings& s) {
   return make_pools(s, {.by_phi = false, .helps_above = 4, .changes_roles = false, .defragments = false});
 }
 
+using layouts = fleet::layout_controller<>;
+
+/// As `replay --policy due-first` has it: what is remembered, and one quantum of answer is free before an answer stays.
+inline made make_due_first(const controller_settings& s) {
+  const headroom_costs& c = s.costs;
+  // With one FLOP a second, costs are seconds.
+  const layouts::settings how{.placing = {.cost = {.alpha = c.prompt_square_s, .beta = c.prompt_token_s},
+                                          .budget = {.peak_flops = 1, .ttft = c.ttft},
+                                          .block_size = s.block_size},
+                              .reads_prefixes = s.prefixes,
+                              .tight = s.tight > ts::blocks{} ? s.tight : ts::blocks{32}};
+  return ts::sim::make_controller<layouts>(
+      {.replicas = s.replicas, .requests = s.requests, .window = std::clamp<std::size_t>(s.requests, 4, 16'384)}, how,
+      c.decode);
+}
+
 inline constexpr named_controller controllers[] = {
     {"least-load", place_by<placement::least_load>},
     {"least-kv", place_by<placement::least_kv>},
@@ -349,6 +378,7 @@ inline constexpr named_controller controllers[] = {
     {"distserve", make_distserve},
     {"splitwise", make_splitwise},
     {"phasor", make_phasor},
+    {"due-first", make_due_first},
 };
 inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
 

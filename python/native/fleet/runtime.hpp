@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -152,7 +153,8 @@ class runtime {
           std::int64_t reservations, std::int64_t block_size, double lease, double silence, double rest,
           std::int64_t moving, std::int64_t tight, std::int64_t quantum, std::uint64_t seed, double bound,
           double expected, std::int64_t demand, double theta, std::int64_t cooldown, double epoch, std::int64_t router,
-          std::int64_t routers, bool shares, bool follows)
+          std::int64_t routers, const std::tuple<double, double>& prompt_cost,
+          const std::tuple<double, double, double>& decode_cost, double ttft, bool prefixes, bool shares, bool follows)
       : settings_{.replicas = static_cast<std::size_t>(whole(replicas, "replicas", 1, 1 << 20)),
                   .block_size = ts::tokens{whole(block_size, "block_size", 1, 1 << 20)},
                   .tight = ts::blocks{count(tight, "tight")},
@@ -165,10 +167,18 @@ class runtime {
                   .cooldown = static_cast<std::uint64_t>(whole(cooldown, "cooldown", 0, 1 << 30)),
                   .router = static_cast<std::uint64_t>(whole(router, "router", 0, 1 << 20)),
                   .routers = static_cast<std::uint64_t>(whole(routers, "routers", 1, 1 << 20)),
-                  .moves = moves} {
+                  .moves = moves,
+                  .requests = static_cast<std::size_t>(whole(reservations, "reservations", 1, 1 << 24)),
+                  .costs = {.prompt_square_s = real(std::get<0>(prompt_cost), "prompt_cost[0]", 0, 1),
+                            .prompt_token_s = real(std::get<1>(prompt_cost), "prompt_cost[1]", 0, 1),
+                            .ttft = lasting(ttft, "ttft", 1e-3),
+                            .decode = {.fixed_s = real(std::get<0>(decode_cost), "decode_cost[0]", 0, 1e3),
+                                       .request_s = real(std::get<1>(decode_cost), "decode_cost[1]", 0, 1),
+                                       .token_s = real(std::get<2>(decode_cost), "decode_cost[2]", 0, 1)}},
+                  .prefixes = prefixes} {
     if (!(theta > 0 && theta <= 1)) refuse("theta is above 0 and at most 1");
     if (router >= routers) refuse("router is one of the routers: from 0 to " + std::to_string(routers - 1));
-    const auto held = static_cast<std::size_t>(whole(reservations, "reservations", 1, 1 << 24));
+    const std::size_t held = settings_.requests;
     const auto on_their_way = static_cast<std::size_t>(whole(moving, "moving", 1, 1 << 16));
     const fleet::runtime_settings how{.book = {.block_size = settings_.block_size,
                                                .lease = lasting(lease, "lease", 1e-3),
@@ -288,6 +298,25 @@ class runtime {
 
   // -- to look at
 
+  /// The traffic as it was when the last plan was asked for; None if the controller keeps no sample.
+  [[nodiscard]] nb::object sample() const {
+    const auto* plans = dynamic_cast<const layouts*>(by_.get());
+    if (plans == nullptr) return nb::none();
+    const fleet::traffic_sample& s = plans->sample();
+    nb::list requests;
+    for (const fleet::seen_request& r : s.requests) {
+      requests.append(nb::make_tuple(r.arrival_s, r.prompt.count(), r.generated.count(), r.reasoning.count(),
+                                     r.limit.count(), r.score, r.tenant, r.ended, r.refused, r.reasons));
+    }
+    nb::dict d;
+    d["requests"] = requests;
+    d["rate"] = s.rate;
+    d["lately"] = s.lately;
+    d["here"] = s.here;
+    d["held"] = s.held;
+    d["behind"] = s.behind;
+    return d;
+  }
   [[nodiscard]] bool reads_prefixes() const { return runs_->reads().prefixes; }
   [[nodiscard]] nb::object next_wake() const {
     const double at = runs_->next_wake_s();

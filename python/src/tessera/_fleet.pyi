@@ -90,6 +90,11 @@ class Runtime:
     `epoch`: seconds between two decisions about the roles of `elastic` replicas; `theta`, `cooldown` (in epochs) and
     `demand` are theirs. `router` of `routers`: each has a runtime of its own, and with `shares` prefers its own
     replicas. `follows`: for `follow`.
+
+    `due-first` places by headroom, for which work costs seconds. `prompt_cost`: a token of a prompt, times the tokens
+    of that prompt; and by itself. `decode_cost`: a step that decodes; each request in it; each token of KV that it
+    reads. `ttft`: the time to first token that is aimed at. `tessera.sim.router_costs` has them for a profile. With
+    `prefixes` it reads what replicas have cached of a prompt.
     """
 
     def __init__(
@@ -115,6 +120,10 @@ class Runtime:
         epoch: float = 0.0,
         router: int = 0,
         routers: int = 1,
+        prompt_cost: Sequence[float] = (0.0, 1e-4),
+        decode_cost: Sequence[float] = (0.02, 0.0, 1e-7),
+        ttft: float = 1.0,
+        prefixes: bool = False,
         shares: bool = False,
         follows: bool = False,
     ) -> None: ...
@@ -166,6 +175,12 @@ class Runtime:
         """Bytes that were recorded and not taken."""
     def take_log(self) -> bytes:
         """The lines that were recorded since the last call."""
+    def sample(self) -> dict[str, Any] | None:
+        """The traffic as it was when the controller last asked for a plan, for `tessera._sim.LayoutPlanner`; None if it
+        keeps no sample. `requests`, in order of arrival, are tuples: arrival_s, the tokens of the prompt, generated so
+        far, of these in reasoning, and at most; a predictor's score (NaN: none), the tenant (-1: none), and whether it
+        has ended, was refused, and reasons now. `rate` and `lately` are requests a second, `here` is how many are
+        served. `held`: that is constant. `behind`: the queue grows."""
     @property
     def reads_prefixes(self) -> bool:
         """Whether the controller reads what replicas have cached."""

@@ -22,6 +22,33 @@ def read_trace(
     time_unit: str,
     run: int,
 ) -> tuple[dict[str, Any], list[str]]: ...
+def router_costs(profile: str, ttft: float | None) -> dict[str, Any]: ...
+
+class LayoutPlanner:
+    """Plans for a fleet, one after the other; it remembers the layout of the last."""
+
+    def __init__(
+        self,
+        *,
+        profile: str,
+        kv_blocks: int | None,
+        block_size: int,
+        max_batch: int,
+        token_budget: int,
+        ttft: float | None,
+        tpot: float | None,
+        pools: bool,
+    ) -> None: ...
+    def __call__(self, sample: dict[str, Any], replicas: int, prefixes: bool) -> list[tuple[str, int, int | None, int]]:
+        """From a sample (`Runtime.sample`): the role, the first and the last block of its range, and the bound on
+        prompts in a step, of each replica. Takes seconds."""
+    @property
+    def layout(self) -> str:
+        """ "headroom", "stages" or "pools"."""
+    @property
+    def why(self) -> str:
+        """Why, in words."""
+
 def replay(
     policy: str,
     arrival_s: np.ndarray,

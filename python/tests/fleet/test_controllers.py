@@ -19,7 +19,7 @@ from fake_engine import FakeEngine, answer
 from fake_fleet import Fleet, begin_to_move, prompt, tight_fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Assignment, Event, Patience, Report, Router
+from tessera.fleet import Assignment, Event, Patience, PlanRequest, Report, Router
 from tessera.fleet.__main__ import main
 from tessera.fleet.log import Log, mark
 from tessera.fleet.replay import compare
@@ -307,11 +307,12 @@ async def test_plans_that_nothing_makes(caplog: pytest.LogCaptureFixture) -> Non
 async def test_a_plan_is_made_beside_the_service(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     log = tmp_path / "a.log"
 
-    async def planner(number: int) -> list[Assignment]:
+    async def planner(asked: PlanRequest) -> list[Assignment]:
+        assert asked.replicas == ("a", "b") and asked.sample is None and not asked.prefixes
         await asyncio.sleep(1.0)
-        if number == 2:
+        if asked.number == 2:
             raise RuntimeError("no layout fits")
-        last = 0 if number == 3 else 8
+        last = 0 if asked.number == 3 else 8
         return [Assignment("a", "prefill", 0, last, 512), Assignment("gone"), Assignment("b", first=8)]
 
     r = Router(record=log, planner=planner)

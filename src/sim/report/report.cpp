@@ -294,7 +294,7 @@ constexpr in_vllm all_in_vllm[] = {
     {"pascal", "pascal"},
     {"pascal-paced", "pascal_paced", ", tight=32"},
     {"pars", "pars"},
-    {"due-first", "due_first"},
+    {"due-first", "due_first", ", tight=32", "due-first"},
     {"vtc", "vtc"},
     {"llumnix", "fcfs", "", "llumnix"},
     {"distserve", "fcfs", "", "distserve"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/core/assert.hpp>
 #include <tessera/fleet/event.hpp>
 #include <tessera/fleet/traffic_sample.hpp>
 #include <tessera/sim/cluster/cluster.hpp>
@@ -8,6 +9,7 @@
 #include <tessera/sim/planning/due_first_config.hpp>
 #include <tessera/sim/systems/instance_layout.hpp>
 
+#include <utility>
 #include <vector>
 
 /// @file
@@ -46,6 +48,13 @@ class layout_planner {
   /// `stays_once`. Takes as long as `plan_layout`.
   [[nodiscard]] std::vector<fleet::assignment> operator()(const fleet::traffic_sample& seen);
 
+  /// The next plan is for `f`, which has the same number of instances. What is remembered stays.
+  void plan_for(fleet_to_plan f) noexcept {
+    TESSERA_ASSERT(f.options.instances == fleet_.options.instances, "a layout is for a number of instances");
+    fleet_ = std::move(f);
+  }
+  /// The fleet that is planned for.
+  [[nodiscard]] const fleet_to_plan& fleet() const noexcept { return fleet_; }
   /// The layout of the last plan; `why` has the words of the plan.
   [[nodiscard]] const instance_layout& present() const noexcept { return present_; }
 

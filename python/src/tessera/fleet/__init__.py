@@ -40,7 +40,7 @@ from tessera.fleet.replica import (
 )
 from tessera.fleet.router import Report, Router, policies
 from tessera.fleet.session import Session
-from tessera.fleet.values import Assignment, Load
+from tessera.fleet.values import Assignment, Load, PlanRequest
 
 __all__ = [
     "Action",
@@ -53,6 +53,7 @@ __all__ = [
     "Failure",
     "Load",
     "Piece",
+    "PlanRequest",
     "PrefixIndex",
     "Refused",
     "Report",

@@ -22,7 +22,7 @@ from tessera.fleet import _former
 from tessera.fleet.log import Log
 from tessera.fleet.replica import Refused, Replica, Timeouts, abilities, abilities_of, notify
 from tessera.fleet.session import Session, wake, within
-from tessera.fleet.values import Assignment, Load
+from tessera.fleet.values import Assignment, Load, PlanRequest
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,8 @@ class Router:
     `movable` and there is room.
 
     `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
-    `planner`: makes the plan of that number, beside the service, for controllers that ask for plans.
+    `planner`: makes plans beside the service, for controllers that ask for them, as `due-first` does
+    (`tessera.fleet.planner`). If none can be made, the layout stays as it is.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Router:
         avoid_for: float = 30.0,
         epoch: float = 0.0,
         record: str | os.PathLike[str] | None = None,
-        planner: Callable[[int], Awaitable[Sequence[Assignment]]] | None = None,
+        planner: Callable[[PlanRequest], Awaitable[Sequence[Assignment]]] | None = None,
         **settings: Any,
     ) -> None:
         if not epoch >= 0:
@@ -504,7 +505,10 @@ class Router:
                 session._stay()
         elif kind == "plan":
             if self._planner is not None:
-                self._spawn(self._plan(self._planner, action.number))
+                # The sample is that of this plan until the controller asks for the next one.
+                names = tuple(e.name for _, e in sorted(self._numbers.items()))
+                asked = PlanRequest(action.number, names, self.book.sample(), self.book.reads_prefixes)
+                self._spawn(self._plan(self._planner, asked))
                 return
             if not self._cannot_plan:
                 logger.warning("%s asks for plans, which nothing makes here", self.controller)
@@ -518,11 +522,13 @@ class Router:
                     self._do(self.book.handle(self._range(entry.number, self.now(), 0, 1 if only else None)))
             entry.told = self._spawn(self._ask_for(entry, action, entry.told))
 
-    async def _plan(self, planner: Callable[[int], Awaitable[Sequence[Assignment]]], number: int) -> None:
+    async def _plan(
+        self, planner: Callable[[PlanRequest], Awaitable[Sequence[Assignment]]], asked: PlanRequest
+    ) -> None:
         """A plan for the replicas that live when it is made; an empty one if none can be made."""
         plan: list[dict[str, Any]] = []
         try:
-            for a in await planner(number):
+            for a in await planner(asked):
                 entry = self._entries.get(a.replica)
                 if entry is None:
                     continue
@@ -530,11 +536,11 @@ class Router:
                 _fleet.Event("lays_out", 0.0, replica=entry.number, **part)  # ValueError if it makes no sense
                 plan.append({"replica": entry.number, **part})
         except Exception as error:
-            logger.warning("there is no plan %d", number, exc_info=error)
+            logger.warning("there is no plan %d", asked.number, exc_info=error)
             plan = []
         for part in plan:
             self._do(self._heard("lays_out", **part))
-        self._do(self._heard("planned", number=number))
+        self._do(self._heard("planned", number=asked.number))
 
     async def _ask_for(self, entry: Entry, action: _fleet.Action, before: asyncio.Task[None] | None) -> None:
         """A replica is told something, after what it was told before."""

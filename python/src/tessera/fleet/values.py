@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Assignment(NamedTuple):
@@ -19,6 +19,19 @@ class Assignment(NamedTuple):
     last: int | None = None
     #: Prompt tokens in a step; 0: its own budget.
     prefill_budget: int = 0
+
+
+class PlanRequest(NamedTuple):
+    """What a controller asks a planner for."""
+
+    #: Counts the plans, from 1.
+    number: int
+    #: The names of the replicas that live, in the order of their numbers.
+    replicas: tuple[str, ...]
+    #: The traffic (`Runtime.sample`); None if the controller keeps no sample.
+    sample: dict[str, Any] | None = None
+    #: The controller sends requests to where their prefixes are cached.
+    prefixes: bool = False
 
 
 class Load(NamedTuple):

@@ -41,6 +41,7 @@ __all__ = [
     "profiles",
     "read_trace",
     "replay",
+    "router_costs",
     "scored",
     "sweep",
     "workload",
@@ -96,6 +97,14 @@ def profiles() -> list[str]:
 def profile(name: str) -> dict[str, Any]:
     """A profile by name or from a file, as a dict; change it and pass it to `replay`."""
     return json.loads(_sim.profile_json(name))
+
+
+def router_costs(
+    profile: str | Mapping[str, Any] = "h100-96gb-qwen-32b", *, ttft: float | None = None
+) -> dict[str, Any]:
+    """What work costs on a profile: settings of ``tessera.fleet.Router(controller="due-first", ...)``. Work costs
+    seconds: see `tessera.fleet.Runtime`. `ttft`: the time to first token that requests are promised, in seconds."""
+    return dict(_sim.router_costs(profile if isinstance(profile, str) else json.dumps(dict(profile)), ttft))
 
 
 def _columns(columns: dict[str, Any]) -> Columns:
