@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from tessera import _fleet
 from tessera._fleet import Action, Event, PrefixIndex, Retries, Runtime, Stitch, parse, takes
 from tessera.fleet import _former
+from tessera.fleet.carrier import Report
 from tessera.fleet.replica import (
     AtFault,
     Call,
@@ -38,7 +39,7 @@ from tessera.fleet.replica import (
     abilities_of,
     notify,
 )
-from tessera.fleet.router import Report, Router, policies
+from tessera.fleet.router import Router, policies
 from tessera.fleet.session import Session
 from tessera.fleet.values import Assignment, Load, PlanRequest
 

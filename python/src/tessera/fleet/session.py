@@ -29,7 +29,8 @@ from tessera import _fleet
 from tessera.fleet.replica import Call, Died, Failure, Piece, Refused, Timeouts
 
 if TYPE_CHECKING:
-    from tessera.fleet.router import Entry, Router
+    from tessera.fleet.carrier import Entry
+    from tessera.fleet.router import Router
 
 logger = logging.getLogger(__name__)
 
