@@ -371,15 +371,14 @@ def faults(d):
 
 
 def report_age(d):
-    shown = ["shortest-queue", "least-load", "power-of-two", "pascal", "llumnix", "cascade", "phasor", "due-first"]
     figure, axes = d.axes(3, 1, 3.2)
+    shown = ["shortest-queue", "least-load", "power-of-two", "pascal", "llumnix", "cascade", "phasor", "due-first"]
     for ax, routers, action in zip(axes, ["1", "4", "1"], ["0", "0", "1"], strict=True):
         found = rows("report_age/ages", routers=routers, action_s=action, controller=shown)
         curves(ax, [r for r in found if number(r, "report_s") > 0], "controller", "report_s", "ttft_s", shown)
         log(ax.xaxis)
         log(ax.yaxis)
-        late = ", actions 1 s late" if action == "1" else ""
-        ax.set(title=f"{routers} router{'s' if routers != '1' else ''}{late}:\nmean TTFT, s", xlabel="age of reports, s")
+        ax.set(title=f"routers: {routers}, actions {action} s late:\nmean TTFT, s", xlabel="age of reports, s")
     d.save(figure, "ages", axes[0].get_legend_handles_labels(), 4)
 
 

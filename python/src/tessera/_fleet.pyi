@@ -177,9 +177,9 @@ class Runtime:
         """The lines that were recorded since the last call."""
     def sample(self) -> dict[str, Any] | None:
         """The traffic as it was when the controller last asked for a plan, for `tessera._sim.LayoutPlanner`; None if it
-        keeps no sample. `requests`, in order of arrival, are tuples: arrival_s, the tokens of the prompt, generated so
-        far, of these in reasoning, and at most; a predictor's score (NaN: none), the tenant (-1: none), and whether it
-        has ended, was refused, and reasons now. `rate` and `lately` are requests a second, `here` is how many are
+        keeps no sample. `requests` are in order of arrival. Each is a tuple. Five members are `arrival_s` and tokens: of
+        the prompt, generated so far, generated in reasoning, and the limit. Then come a predictor's score (NaN: none)
+        and the tenant (-1: none). Three flags say whether it has ended, was refused, and reasons now. `rate` and `lately` are requests a second, `here` is how many are
         served. `held`: that is constant. `behind`: the queue grows."""
     @property
     def reads_prefixes(self) -> bool:

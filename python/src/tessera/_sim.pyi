@@ -40,8 +40,8 @@ class LayoutPlanner:
         pools: bool,
     ) -> None: ...
     def __call__(self, sample: dict[str, Any], replicas: int, prefixes: bool) -> list[tuple[str, int, int | None, int]]:
-        """From a sample (`Runtime.sample`): the role, the first and the last block of its range, and the bound on
-        prompts in a step, of each replica. Takes seconds."""
+        """A plan from a sample (`Runtime.sample`). For each replica: its role, the first and the last block of its
+        range, and its bound on prompts in a step. Takes seconds."""
     @property
     def layout(self) -> str:
         """ "headroom", "stages" or "pools"."""
