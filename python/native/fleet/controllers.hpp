@@ -327,7 +327,7 @@ inline made make_llumnix(const controller_settings& s) {
   ts::sim::take_seat(config, {.router = s.router, .routers = s.routers, .instances = s.replicas});
   return ts::sim::make_controller<fleet::llumnix>({.replicas = s.replicas}, config);
 }
-/// Prefill and decode replicas, as `replay` has them under these names. Of several routers, the first changes roles.
+/// Prefill and decode replicas, as `replay` has them under these names. The first of several routers changes roles.
 inline made make_pools(const controller_settings& s, fleet::pools_config config) {
   config.changes_roles = config.changes_roles && s.router == 0;
   if (s.epoch > 0) config.epoch_s = s.epoch;

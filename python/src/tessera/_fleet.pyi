@@ -91,9 +91,9 @@ class Runtime:
     `demand` are theirs. `router` of `routers`: each has a runtime of its own, and with `shares` prefers its own
     replicas. `follows`: for `follow`.
 
-    `due-first` places by headroom, for which work costs seconds. `prompt_cost`: a token of a prompt, times the tokens
-    of that prompt; and by itself. `decode_cost`: a step that decodes; each request in it; each token of KV that it
-    reads. `ttft`: the time to first token that is aimed at. `tessera.sim.router_costs` has them for a profile. With
+    `due-first` places by headroom, for which work costs seconds. `prompt_cost` has two numbers for a prompt's token: times
+    the tokens of that prompt, and by itself. `decode_cost` has three: for a step that decodes, for each request in it,
+    and for each token of KV that it reads. `ttft`: the time to first token that is aimed at. `tessera.sim.router_costs` has them for a profile. With
     `prefixes` it reads what replicas have cached of a prompt.
     """
 

@@ -128,14 +128,14 @@ class by_headroom : public cluster_control {
            {},
            {static_cast<double>(v.requests), all.time_phi(v), all.space_phi(v), all.last()[i].prefill_backlog}});
     }
-    c.because(fmt::format("{}; {} tokens are expected of it",
-                          all.is_among_equals()
-                              ? "where it adds least to its own latency and to the others', by the prompts in "
-                                "line and what decoding takes there, in turn; who has more headroom, the smaller "
-                                "of Phi_T and Phi_S, has not so much more that it counts"
-                              : "the most headroom, the smaller of Phi_T and Phi_S",
-                          scored_length{}(r).count()),
-              std::move(seen));
+    c.because(
+        fmt::format("{}; {} tokens are expected of it",
+                    all.is_among_equals()
+                        ? "the least added latency, its own and the others', by queued prompts and decoding: several "
+                          "have equal headroom, the smaller of Phi_T and Phi_S"
+                        : "the most headroom, the smaller of Phi_T and Phi_S",
+                    scored_length{}(r).count()),
+        std::move(seen));
   }
 
   prefill_model model_;
