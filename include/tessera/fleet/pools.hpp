@@ -58,7 +58,7 @@ struct pools_limits {
 ///
 /// When to use: prompts must not touch the time per token. `arrived` and `first_token` are O(replicas). An epoch is
 /// O(replicas + requests log requests), and what `control::phasor` takes. Nothing allocates after construction.
-/// Source: Phasor, algorithm 1; DistServe (Zhong et al. 2024); Splitwise (Patel et al. 2024).
+/// Source: Phasor, algorithm 1. DistServe (Zhong et al. 2024) and Splitwise (Patel et al. 2024).
 class pools final : public controller {
  public:
   using config = pools_config;  ///< How it chooses, and what it changes.
