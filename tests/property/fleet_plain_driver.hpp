@@ -75,6 +75,7 @@ class driver final : fleet::port {
  private:
   struct known {
     request_view view{};
+    replica_id goes_to = no_replica;  // When its replica died.
     tokens before{};
     replica_id avoid = no_replica;
     bool first = false;
@@ -152,6 +153,16 @@ class driver final : fleet::port {
           r->rests_until = now() + settings_.book.rest;
           by_->arrived_with_kv(r->view, *this);
           movers();
+        } else if (is_there && r->view.where == no_replica && e.replica != no_replica && e.replica == r->goes_to &&
+                   ok(book_.reserve(e.request, e.replica, {.prompt = r->view.length(), .starts_in = r->view.is},
+                                    now()))) {
+          // Its source has died, and all its KV had come.
+          r->view.where = std::exchange(r->goes_to, no_replica);
+          r->before = r->view.generated;
+          r->first = false;
+          r->rests_until = {};
+          by_->arrived_with_kv(r->view, *this);
+          movers();
         }
         break;
       case event_kind::move_failed:
@@ -195,6 +206,7 @@ class driver final : fleet::port {
       known& r = known_.at(o.request);
       if (o.elsewhere != no_replica) book_.release(o.request, o.elsewhere);
       r.view.where = r.view.moves_to = no_replica;
+      r.goes_to = o.elsewhere;
       by_->lost(r.view, *this);
     }
   }
@@ -222,7 +234,7 @@ class driver final : fleet::port {
       known& r = known_[e.request];
       r.view = e.asks;
       r.view.id = e.request;
-      r.view.where = r.view.moves_to = no_replica;
+      r.view.where = r.view.moves_to = r.goes_to = no_replica;
       return place_anew(r);
     }
     offers_.clear();
@@ -392,6 +404,7 @@ class driver final : fleet::port {
     const status s = book_.reserve(id, to, {.prompt = v.length(), .cached = cached, .starts_in = v.is}, now());
     if (!ok(s)) return s;
     v.where = to;
+    at->second.goes_to = no_replica;
     at->second.before = v.generated;
     at->second.first = false;
     at->second.rests_until = {};

@@ -160,9 +160,13 @@ TEST_CASE("fleet layout controller: roles change by halves, and a prompt that is
   // The others take requests meanwhile.
   CHECK(f("5.5 arrived prompt=40 request=20").size() == 1);
   f("5.5 ended request=20");
-  CHECK(f("6 clock") == lines{"> set_role replica=2 role=decode", "> set_role replica=3 role=decode"});
-  for (int i = 0; i != 4; ++i) f("6.5 role_changed replica=" + std::to_string(i));
-  CHECK(f("7 clock").empty());
+  // While a change takes longer than a look, no more replicas change.
+  CHECK(f("6 clock").empty());
+  for (int i = 0; i != 2; ++i) f("6.2 role_changed replica=" + std::to_string(i));
+  CHECK(f("6.3 clock").empty());
+  CHECK(f("7 clock") == lines{"> set_role replica=2 role=decode", "> set_role replica=3 role=decode"});
+  for (int i = 2; i != 4; ++i) f("7.5 role_changed replica=" + std::to_string(i));
+  CHECK(f("8 clock").empty());
   CHECK(f("8 arrived prompt=40 request=21") == lines{"> place replica=0 request=21"});
   CHECK(f("8 arrived prompt=40 request=22") == lines{"> place replica=0 request=22"});
   const lines over = f("9 first_token request=21 replica=0");

@@ -454,6 +454,16 @@ TEST_CASE("fleet runtime: a move ends with its destination, and a request with i
   CHECK(by.since() == lines{"failed 0", "lost 1"});
   CHECK(f.rt.book().size() == 0);
   CHECK(f.rt.book().at(1).kv_held == 0_blk);
+  by.then = nullptr;
+  // All its KV had come before its source died: it goes on at the target, and counts there.
+  f("9.6 moved request=1 replica=2");
+  CHECK(by.since().empty());
+  f("9.6 moved request=1 replica=1");
+  CHECK(by.since() == lines{"arrived_with_kv 1"});
+  CHECK(f.rt.find(1)->where == 1);
+  CHECK(f.rt.book().size() == 1);
+  f("9.7 progressed request=1 replica=1 count=40");
+  CHECK(f.rt.find(1)->generated == tokens{40});
 }
 
 TEST_CASE("fleet runtime: nothing allocates after construction") {

@@ -139,7 +139,7 @@ class layout_controller final : public controller {
     a.from = blocks{};
     a.to = endless;
     a.prefill_budget = unknown;
-    a.keeps_role = false;
+    a.keeps_role = a.changes = false;
     carry_out(p);
   }
   void failed(replica_id id, port& /*p*/) noexcept override {
@@ -180,7 +180,8 @@ class layout_controller final : public controller {
     } else if (why != move_reason::outgrown) {
       k = when_tight_(d.replicas, d.here, d.grows, d.moves);
     }
-    if (k < d.replicas.size() && k != d.here) move(r, static_cast<replica_id>(d.replicas[k].id), p);
+    if (k < d.replicas.size() && k != d.here && d.replicas[k].id < replicas_)
+      move(r, static_cast<replica_id>(d.replicas[k].id), p);
   }
   void arrived_with_kv(const request_view& r, port& /*p*/) noexcept override { book_.moved(r.id, r.where); }
   void lost(const request_view& r, port& /*p*/) noexcept override { book_.leave(r.id); }
@@ -222,6 +223,7 @@ class layout_controller final : public controller {
     bool is_there = false;
     bool has_plan = false;
     bool keeps_role = false;  // It cannot change it.
+    bool changes = false;     // It was told a role, and has not been shown since.
     control::role role = control::role::mixed;
     blocks from{};
     blocks to = endless;
@@ -336,10 +338,9 @@ class layout_controller final : public controller {
     }
   }
   void plan(port& p, const char* why, bool behind = false) noexcept {
-    planned_at_ = memory_.arrivals();
-    planned_rate_ = memory_.rate();
+    const double rate = memory_.rate();
     sample_ = {.requests = memory_.sample(),
-               .rate = planned_rate_,
+               .rate = rate,
                .lately = memory_.rate_lately(settings_.look_s),
                .here = memory_.here(),
                .held = memory_.held(settings_.patience),
@@ -349,9 +350,11 @@ class layout_controller final : public controller {
       if (!r.refused) outputs_.push_back({r.score, r.generated, r.ended, r.prompt});
     }
     lengths_.learn({outputs_.data(), outputs_.size()}, settings_.predicts);
-    p.note(no_request, no_replica, why);
     is_planning_ = ok(p.plan_async(plans_ + 1));
-    if (!is_planning_) return;
+    if (!is_planning_) return;  // asked for again at the next look
+    p.note(no_request, no_replica, why);
+    planned_at_ = memory_.arrivals();
+    planned_rate_ = rate;
     ++plans_;
     asked_s_ = p.now_s();
   }
@@ -361,7 +364,14 @@ class layout_controller final : public controller {
   void carry_out(port& p) noexcept {
     const auto all = static_cast<std::size_t>(
         std::count_if(at_, at_ + replicas_, [](const at_replica& a) noexcept { return a.is_there; }));
+    const candidates<> shown = p.replicas({});
+    for (std::size_t i = 0; i != shown.size(); ++i) {
+      if (shown[i].id < replicas_) at_[shown[i].id].changes = false;
+    }
+    const auto changing = static_cast<std::size_t>(
+        std::count_if(at_, at_ + replicas_, [](const at_replica& a) noexcept { return a.is_there && a.changes; }));
     std::size_t left = std::max<std::size_t>(1, all / 2);
+    left -= std::min(left, changing);
     for (std::size_t i = 0; i != replicas_; ++i) {
       at_replica& a = at_[i];
       const auto id = static_cast<replica_id>(i);
@@ -375,12 +385,13 @@ class layout_controller final : public controller {
       if (a.prefill_budget != to.prefill_budget && is_told(p.set_prefill_budget(id, to.prefill_budget), id, p)) {
         a.prefill_budget = to.prefill_budget;
       }
-      if (a.role == to.role || a.keeps_role || left == 0) continue;
+      if (a.role == to.role || a.keeps_role || a.changes || left == 0) continue;
       const status s = p.set_role(id, to.role);
       if (!is_told(s, id, p)) continue;
       a.keeps_role = !ok(s);
       if (!ok(s)) continue;
       a.role = to.role;
+      a.changes = true;
       --left;
     }
   }

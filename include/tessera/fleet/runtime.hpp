@@ -50,7 +50,8 @@ struct runtime_settings {
 ///
 /// **What a network may do** is as for `ledger`: reports and what is heard of requests may be late, doubled or lost.
 /// A request that is not heard of for a lease counts as ended. A request that `arrived` and was not placed must be
-/// `ended`. The moves from and to a replica that is dead are off.
+/// `ended`. The moves to a replica that is dead are off. Those from it are, too, unless all KV had come: `moved` then
+/// says that the request goes on at the target.
 ///
 /// **Time.** An event's moment is the time; alarms that are due by then come before it. Say `clock` at `next_wake_s`,
 /// and several times a lease. One thread. Nothing allocates after construction. Complexity: as the ledger's calls, the
@@ -132,9 +133,10 @@ class runtime final : private port {
   struct known {
     using key = request_id;
     request_view view{};
-    tokens before{};                // What it had generated when it was placed.
-    replica_id avoid = no_replica;  // Has refused it.
-    bool has_first = false;         // A token since it was placed.
+    tokens before{};                       // What it had generated when it was placed.
+    replica_id avoid = no_replica;         // Has refused it.
+    replica_id was_going_to = no_replica;  // When its replica died.
+    bool has_first = false;                // A token since it was placed.
     std::uint32_t next_free = no_index;
 
     [[nodiscard]] static constexpr known named(request_id id) noexcept {
@@ -244,8 +246,11 @@ class runtime final : private port {
         }
         return ask_movers();
       case event_kind::moved:
-        if (!book_.moved(e.request, e.replica, now())) return;
-        arrives_with_kv(r);
+        if (book_.moved(e.request, e.replica, now())) {
+          arrives_with_kv(r);
+        } else if (!goes_on(e, r)) {
+          return;
+        }
         return ask_movers();
       case event_kind::move_failed:
         if (r.view.moves_to == e.replica && book_.release(e.request, e.replica)) stays(r);
@@ -275,6 +280,7 @@ class runtime final : private port {
       if (o.elsewhere != no_replica) book_.release(o.request, o.elsewhere);
       known& r = known_[known_.find(o.request)];
       r.view.where = r.view.moves_to = no_replica;
+      r.was_going_to = o.elsewhere;
       by_.lost(r.view, *this);
     }
   }
@@ -301,7 +307,7 @@ class runtime final : private port {
       known& r = known_[i];
       r.view = asks;
       r.view.id = e.request;
-      r.view.where = r.view.moves_to = no_replica;
+      r.view.where = r.view.moves_to = r.was_going_to = no_replica;
       place_anew(r);
       return;
     }
@@ -339,6 +345,18 @@ class runtime final : private port {
     r.view.where = r.view.moves_to;
     r.view.moves_to = no_replica;
     by_.arrived_with_kv(r.view, *this);
+  }
+  /// Its source has died when its KV had left: it goes on where it was going to.
+  bool goes_on(const event& e, known& r) noexcept {
+    if (r.view.where != no_replica || e.replica != r.was_going_to || e.replica == no_replica) return false;
+    const arrival a{.prompt = r.view.length(), .starts_in = r.view.is};
+    if (!ok(book_.reserve(e.request, e.replica, a, now()))) return false;
+    r.view.where = e.replica;
+    r.was_going_to = no_replica;
+    r.before = r.view.generated;
+    r.has_first = false;
+    by_.arrived_with_kv(r.view, *this);
+    return true;
   }
   void stays(known& r) noexcept {
     r.view.moves_to = no_replica;
@@ -457,6 +475,7 @@ class runtime final : private port {
         book_.reserve(request, to, {.prompt = r.view.length(), .cached = cached, .starts_in = r.view.is}, now());
     if (!ok(s)) return s;
     r.view.where = to;
+    r.was_going_to = no_replica;
     r.before = r.view.generated;
     r.has_first = false;
     ++sent_;

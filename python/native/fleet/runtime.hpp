@@ -232,6 +232,10 @@ class runtime {
     if (request == fleet::no_request) refuse("this number is no request's");
     if (e.asks.length() > ts::headroom::longest_prompt) refuse("prompt and generated are too long together");
     fleet::event offer{.at_s = e.at_s, .what = fleet::event_kind::offers};
+    nb::list actions;  // Alarms ring with the first of these events.
+    const auto tell = [&](const fleet::event& of) {
+      for (const fleet::action& a : notify(of)) actions.append(action_value{a});
+    };
     excluded_.clear();
     if (excluded) {
       for (const std::int64_t id : *excluded) excluded_.push_back(number(id));
@@ -245,7 +249,7 @@ class runtime {
         offer.count = std::min(ts::tokens{(*cached)[id]}, e.asks.prompt);
         if (offer.count != ts::tokens{} && runs_->book().contains(offer.replica) &&
             std::ranges::find(excluded_, offer.replica) == excluded_.end()) {
-          notify(offer);
+          tell(offer);
         }
       }
     }
@@ -253,9 +257,10 @@ class runtime {
     offer.excluded = true;
     for (const fleet::replica_id id : excluded_) {
       offer.replica = id;
-      notify(offer);
+      tell(offer);
     }
-    return take(e);
+    tell(e);
+    return actions;
   }
   nb::list progressed(std::uint64_t request, std::int64_t replica, std::int64_t count, double now) {
     return take({.at_s = real(now, "now", 0, endless_seconds),

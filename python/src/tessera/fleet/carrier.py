@@ -152,7 +152,9 @@ class Carrier:
             if kind == "set_role":
                 # The role decides at once what is sent there, and what moves on from there.
                 only = ("prefill",) if action.role == "prefill" else ()
-                if only or entry.role == "prefill":
+                v = self.book.view(entry.number)
+                # A range that a plan has just given stays.
+                if only or (entry.role == "prefill" and (v["from"], v["to"]) == (0, 1)):
                     self._do(self.book.handle(self._range(entry.number, self.now(), 0, 1 if only else None)))
             entry.told = self._spawn(self._ask_for(entry, action, entry.told))
 
@@ -169,7 +171,9 @@ class Carrier:
                 part = {"role": a.role, "low": a.first, "high": a.last, "count": a.prefill_budget}
                 _fleet.Event("lays_out", 0.0, replica=entry.number, **part)  # ValueError if it makes no sense
                 plan.append({"replica": entry.number, **part})
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if self._closed and isinstance(error, asyncio.CancelledError):
+                raise
             logger.warning("there is no plan %d", asked.number, exc_info=error)
             plan = []
         for part in plan:

@@ -205,6 +205,7 @@ class Router(Carrier):
         if not self.book.contains(number):
             del self._entries[name], self._numbers[number]
             why = actions[-1].why if actions else "?"
+            self._do(actions[:-1])  # of alarms that were due
             if why == "invalid":
                 raise ValueError(f"{name} makes no sense: a replica has blocks, and a budget is a number from 0")
             raise RuntimeError(f"the book has no place for {name}: {why}")
@@ -291,14 +292,13 @@ class Router(Carrier):
             )
         except (AttributeError, TypeError, ValueError):
             return "malformed"
+        took = True
         if what == "taken":
             entry.said = said.all
             self._changed()
             took = self._take_events(entry, said)
-            self._do(actions)
-            if not took:
-                return "malformed"
-        return what
+        self._do(actions)  # an alarm may have been due, whatever comes of the report
+        return what if took else "malformed"
 
     def _take_events(self, entry: Entry, said: Report) -> bool:
         if self.prefixes is None:
