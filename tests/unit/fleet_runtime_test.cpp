@@ -454,7 +454,7 @@ TEST_CASE("fleet runtime: a move ends with its destination, and a request with i
   CHECK(by.since() == lines{"failed 0", "lost 1"});
   CHECK(f.rt.book().size() == 0);
   CHECK(f.rt.book().at(1).kv_held == 0_blk);
-  by.then = nullptr;
+  by.then = [](port&) {};
   // All its KV had come before its source died: it goes on at the target, and counts there.
   f("9.6 moved request=1 replica=2");
   CHECK(by.since().empty());

@@ -35,7 +35,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
       given_up_.push_back(&last);
     }
     auto next = arrived_.begin();
-    while (next != arrived_.end() && places() != 0) admit(*next++);
+    while (next != arrived_.end() && places() != 0) this->admit(*next++);
     arrived_.erase(arrived_.begin(), next);
     starts = std::min(starts, places());
   }
