@@ -153,7 +153,7 @@ class driver final : fleet::port {
           r->rests_until = now() + settings_.book.rest;
           by_->arrived_with_kv(r->view, *this);
           movers();
-        } else if (is_there && r->view.where == no_replica && e.replica != no_replica && e.replica == r->goes_to &&
+        } else if (r != nullptr && r->view.where == no_replica && e.replica != no_replica && e.replica == r->goes_to &&
                    ok(book_.reserve(e.request, e.replica, {.prompt = r->view.length(), .starts_in = r->view.is},
                                     now()))) {
           // Its source has died, and all its KV had come.

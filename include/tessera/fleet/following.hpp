@@ -34,8 +34,8 @@ struct following_limits {
 ///   What it keeps besides the book (turns, homes of sessions) goes by its own decisions.
 ///
 /// A controller that acts at alarms may differ from its own log. An action of an alarm that it does not ask for is done
-/// at the end of the event, and it may have been refused one that it is now told `ok` for. What follows in the book
-/// then differs, too: a move that is done after its source has died is none.
+/// at the end of the event. An action that was refused is now answered by `ok`. What follows in the book may then
+/// differ, too: a move that is done after its source has died is none.
 ///
 /// See `follow`. Nothing allocates after construction. O(recorded actions) per call, and the other controller's own.
 class following final : public controller, private port {
