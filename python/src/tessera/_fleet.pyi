@@ -29,12 +29,13 @@ class Event:
         """The line of a log."""
 
 class Action:
-    """What a controller wants done, as a value. `kind` says which of the members count, as in a log (docs/fleet.md)."""
+    """What a controller wants done, as a value. `kind` says which of the members count, as in a log
+    (docs/fleet.md)."""
 
     @property
     def kind(self) -> str:
-        """ "place", "move", "cancel_move", "set_role", "set_length_range", "set_prefill_budget", "set_order", "plan" or
-        "note"."""
+        """ "place", "move", "cancel_move", "set_role", "set_length_range", "set_prefill_budget", "set_order", "plan"
+        or "note"."""
     @property
     def replica(self) -> int | None:
         """The replica that it is for."""
@@ -80,21 +81,21 @@ class Runtime:
     that makes no sense is a ValueError that says what is allowed. The caller carries out the actions, in their order;
     what becomes of them is an event again.
 
-    `controller`: one of `tessera.fleet.controllers`, named as in `replay`. `stages` takes stages by length, as replicas
-    say of themselves (`serves`). `phi-time` is Phi_T, by the prompt tokens that are left to compute, among replicas
-    with room for the prompt.
+    `controller`: one of `tessera.fleet.controllers`, named as in `replay`. `stages` takes stages by length, as
+    replicas say of themselves (`serves`). `phi-time` is Phi_T, by the prompt tokens that are left to compute, among
+    replicas with room for the prompt.
 
-    `moves`: where running requests go on, one of `tessera.fleet.moves`. Without it, `pascal` and `stages` use their own
-    moves. The other placements use `when_tight` if `tight` is above 0.
+    `moves`: where running requests go on, one of `tessera.fleet.moves`. Without it, `pascal` and `stages` use their
+    own moves. The other placements use `when_tight` if `tight` is above 0.
 
     `epoch`: seconds between two decisions about the roles of `elastic` replicas; `theta`, `cooldown` (in epochs) and
     `demand` are theirs. `router` of `routers`: each has a runtime of its own, and with `shares` prefers its own
     replicas. `follows`: for `follow`.
 
-    `due-first` places by headroom, for which work costs seconds. `prompt_cost` has two numbers for a prompt's token: times
-    the tokens of that prompt, and by itself. `decode_cost` has three: for a step that decodes, for each request in it,
-    and for each token of KV that it reads. `ttft`: the time to first token that is aimed at. `tessera.sim.router_costs` has them for a profile. With
-    `prefixes` it reads what replicas have cached of a prompt.
+    `due-first` places by headroom, for which work costs seconds. `prompt_cost` has two numbers for a prompt's token:
+    times the tokens of that prompt, and by itself. `decode_cost` has three: for a step that decodes, for each request
+    in it, and for each token of KV that it reads. `ttft`: the time to first token that is aimed at.
+    `tessera.sim.router_costs` has them for a profile. With `prefixes` it reads what replicas have cached of a prompt.
     """
 
     def __init__(
@@ -151,8 +152,8 @@ class Runtime:
         tenant: int = 0,
         calls_tools: bool = False,
     ) -> list[Action]:
-        """A request is to be placed, new or again: the events `offers` and `arrived`. `cached`: prompt tokens that each
-        replica has, by number. `excluded`: replicas that may not be chosen."""
+        """A request is to be placed, new or again: the events `offers` and `arrived`. `cached`: prompt tokens that
+        each replica has, by number. `excluded`: replicas that may not be chosen."""
     def progressed(self, request: int, replica: int, count: int, now: float) -> list[Action]:
         """It has generated `count` tokens in all, the last of them there."""
     def reported(
@@ -176,11 +177,12 @@ class Runtime:
     def take_log(self) -> bytes:
         """The lines that were recorded since the last call."""
     def sample(self) -> dict[str, Any] | None:
-        """The traffic as it was when the controller last asked for a plan, for `tessera._sim.LayoutPlanner`; None if it
-        keeps no sample. `requests` are in order of arrival. Each is a tuple. Five members are `arrival_s` and tokens: of
-        the prompt, generated so far, generated in reasoning, and the limit. Then come a predictor's score (NaN: none)
-        and the tenant (-1: none). Three flags say whether it has ended, was refused, and reasons now. `rate` and `lately` are requests a second, `here` is how many are
-        served. `held`: that is constant. `behind`: the queue grows."""
+        """The traffic as it was when the controller last asked for a plan, for `tessera._sim.LayoutPlanner`; None if
+        it keeps no sample. `requests` are in order of arrival. Each is a tuple. Five members are `arrival_s` and
+        tokens: of the prompt, generated so far, generated in reasoning, and the limit. Then come a predictor's score
+        (NaN: none) and the tenant (-1: none). Three flags say whether it has ended, was refused, and reasons now.
+        `rate` and `lately` are requests a second, `here` is how many are served. `held`: that is constant. `behind`:
+        the queue grows."""
     @property
     def reads_prefixes(self) -> bool:
         """Whether the controller reads what replicas have cached."""
@@ -267,8 +269,8 @@ class PrefixIndex:
     def match(self, prompt: Sequence[int]) -> list[int]:
         """Leading tokens that each replica has, by number: what `Runtime.arrived` takes as `cached`."""
     def key(self, prompt: Sequence[int], own: int) -> int:
-        """A hash of how a prompt begins, for `bounded-hashing` and `dual-map`; `own` if it has no whole block. The more
-        of the latest prompts begin alike, the more of a prompt it reads."""
+        """A hash of how a prompt begins, for `bounded-hashing` and `dual-map`; `own` if it has no whole block. The
+        more of the latest prompts begin alike, the more of a prompt it reads."""
     def size(self, replica: int) -> int:
         """Blocks that a replica has."""
 
