@@ -41,7 +41,7 @@ class RayReplica:
 
     def __init__(self, handle: DeploymentHandle, name: str, actor: Any, pid: int) -> None:
         self._stream = handle.options(stream=True, method_name="stream")
-        self._tell = handle.options(method_name="tell")
+        self._notify = handle.options(method_name="notify")
         self._name = name
         self._actor = actor
         #: For people.
@@ -77,7 +77,7 @@ class RayReplica:
             response.cancel()
 
     async def _told(self, method: str, *what: Any) -> None:
-        why = await self._tell.remote({"pin": self._name, "method": method, "what": what})
+        why = await self._notify.remote({"pin": self._name, "method": method, "what": what})
         if why:
             raise RuntimeError(why)
 

@@ -164,14 +164,14 @@ def test_a_replica_is_told_what_a_controller_wants_of_it() -> None:
             ("set_order", ("quantum", 250)),
             ("set_length_range", (8, None)),
         ):
-            assert await engine.tell({"pin": "e", "method": method, "what": what}) == ""
+            assert await engine.notify({"pin": "e", "method": method, "what": what}) == ""
         fake = engine._engine
         assert fake.told == {"prefill_budget": 64, "role": "decode", "quantum": 250, "lengths": (8, None)}
         assert fake.budget == 64
-        await engine.tell({"pin": "e", "method": "set_prefill_budget", "what": (0,)})
+        await engine.notify({"pin": "e", "method": "set_prefill_budget", "what": (0,)})
         assert fake.budget == 512, "its own"
-        assert await engine.tell({"pin": "e", "misrouted": True, "method": "become", "what": ("mixed",)})
-        assert "TypeError" in await engine.tell({"pin": "e", "method": "become", "what": ()})
+        assert await engine.notify({"pin": "e", "misrouted": True, "method": "become", "what": ("mixed",)})
+        assert "TypeError" in await engine.notify({"pin": "e", "method": "become", "what": ()})
         assert fake.told["role"] == "decode"
 
     run_in_virtual_time(run())
@@ -197,9 +197,9 @@ def test_a_scheduler_in_vllm_has_options(monkeypatch: pytest.MonkeyPatch) -> Non
     engine, inner = Engine.__new__(Engine), VllmEngine.__new__(VllmEngine)
     engine._engine, inner._llm = inner, ours
     for method, what in (("set_prefill_budget", (512,)), ("set_order", ("pace", 8)), ("set_order", ("quantum", 9.0))):
-        assert asyncio.run(engine.tell({"pin": "e", "method": method, "what": what})) == ""
+        assert asyncio.run(engine.notify({"pin": "e", "method": method, "what": what})) == ""
     assert set_to == [(ours, "prefill_budget", 512), (ours, "pace", 1 / 8), (ours, "quantum", 9)]
-    why = asyncio.run(engine.tell({"pin": "e", "method": "set_prefill_budget", "what": (-1,)}))
+    why = asyncio.run(engine.notify({"pin": "e", "method": "set_prefill_budget", "what": (-1,)}))
     assert why == "ValueError: prefill_budget is not negative"
     monkeypatch.delattr(module, "set_option")
     assert not takes_options(ours)

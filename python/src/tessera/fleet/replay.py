@@ -126,7 +126,7 @@ def compare(
         name = recorded.pop("controller", None)
         asks = controller or name
         if asks is None:
-            raise ValueError(f"{path} does not say which controller it is of: name one")
+            raise ValueError(f"{path} does not say which controller decided: name a controller")
         if controller is not None and controller != name:
             recorded.pop("moves", None)  # those were the other one's
         try:
