@@ -61,7 +61,7 @@ async def test_every_stream_is_whole_whatever_reports_and_engines_do(
     tight = {} if controller == "pascal" else {"tight": 330}
     lasting = Patience(first=20.0, token=2.0, place=20.0, move=5.0, deaths=6)  # of so many engines one may have had all
     f = Fleet(
-        4, controller=controller, period=None, rest=0.2, record=log, engine={"seqs": 8}, patience=lasting, **tight
+        4, controller=controller, period=None, rest=0.2, record=log, engine={"seqs": 8}, timeouts=lasting, **tight
     )
     reports = asyncio.ensure_future(reports_as_networks_bring_them(f, draw))
 
