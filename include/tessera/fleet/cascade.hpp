@@ -136,8 +136,7 @@ class cascade final : public controller {
           return m.stage == s && (!fits || size < end_of(m));
         });
     if (k == placement::nowhere) return p.note(r.id, no_replica, "no replica takes it");
-    const auto to = static_cast<replica_id>(all[k].id);
-    if (const status st = p.place(r.id, to); !ok(st)) p.note(r.id, to, to_string(st));
+    p.place_or_note(r.id, static_cast<replica_id>(all[k].id));
   }
 
   void may_move(const request_view& r, move_reason why, port& p) noexcept override {

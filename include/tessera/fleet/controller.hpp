@@ -89,6 +89,19 @@ class port {
   /// Says why, in a log. `request` or `replica` may be none.
   virtual void note(request_id request, replica_id replica, const short_text& why) noexcept = 0;
 
+  /// `place`, and a note that says why if it is not begun.
+  status place_or_note(request_id request, replica_id to) noexcept {
+    const status s = place(request, to);
+    if (!ok(s)) note(request, to, to_string(s));
+    return s;
+  }
+  /// `move`, and a note that says why if it is not begun.
+  status move_or_note(request_id request, replica_id to, transfer how = transfer::stopped) noexcept {
+    const status s = move(request, to, how);
+    if (!ok(s)) note(request, to, to_string(s));
+    return s;
+  }
+
  protected:
   port() = default;
   ~port() = default;

@@ -127,10 +127,7 @@ class layout_controller final : public controller {
     return {.phases = false, .prefixes = settings_.reads_prefixes};
   }
 
-  void started(port& p) noexcept override {
-    if (!ok(p.wake_after(settings_.look_s, look_alarm)))
-      p.note(no_request, no_replica, "no room for an alarm: no plans");
-  }
+  void started(port& p) noexcept override { look_later(p); }
   void joined(replica_id id, const replica& what, port& p) noexcept override {
     if (id >= replicas_) return p.note(no_request, id, "no room for another replica in the layout");
     at_replica& a = at_[id];
@@ -154,7 +151,7 @@ class layout_controller final : public controller {
     if (k >= shown_.size()) return p.note(r.id, no_replica, "no replica takes it");
     const auto to = static_cast<replica_id>(shown_[k].id);
     const tokens cached = settings_.reads_prefixes ? shown_[k].cached_tokens : tokens{};
-    if (const status s = p.place(r.id, to); !ok(s)) return p.note(r.id, to, to_string(s));
+    if (!ok(p.place_or_note(r.id, to))) return;
     book_.take(r.id, to, r.prompt, v.expected, cached);
   }
   void first_token(const request_view& r, port& p) noexcept override {
@@ -180,8 +177,8 @@ class layout_controller final : public controller {
     } else if (why != move_reason::outgrown) {
       k = when_tight_(d.replicas, d.here, d.grows, d.moves);
     }
-    if (k < d.replicas.size() && k != d.here && d.replicas[k].id < replicas_)
-      move(r, static_cast<replica_id>(d.replicas[k].id), p);
+    if (k >= d.replicas.size() || k == d.here || d.replicas[k].id >= replicas_) return;
+    p.move_or_note(r.id, static_cast<replica_id>(d.replicas[k].id));
   }
   void arrived_with_kv(const request_view& r, port& /*p*/) noexcept override { book_.moved(r.id, r.where); }
   void lost(const request_view& r, port& /*p*/) noexcept override { book_.leave(r.id); }
@@ -192,8 +189,7 @@ class layout_controller final : public controller {
 
   void woke(std::uint64_t alarm, port& p) noexcept override {
     if (alarm != look_alarm) return;
-    if (!ok(p.wake_after(settings_.look_s, look_alarm)))
-      p.note(no_request, no_replica, "no room for an alarm: no plans");
+    look_later(p);
     carry_out(p);
     look(p);
   }
@@ -303,14 +299,15 @@ class layout_controller final : public controller {
     const destinations d = p.where_to(r);
     const auto decodes = [&](const view& v) noexcept { return v.id != r.where && v.role != control::role::prefill; };
     if (!show(d.replicas, decodes)) return;
-    move(r, static_cast<replica_id>(shown_[most_space_(shown_)].id), p);
-  }
-  void move(const request_view& r, replica_id to, port& p) noexcept {
-    if (const status s = p.move(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+    p.move_or_note(r.id, static_cast<replica_id>(shown_[most_space_(shown_)].id));
   }
 
   // Planning.
 
+  void look_later(port& p) noexcept {
+    if (ok(p.wake_after(settings_.look_s, look_alarm))) return;
+    p.note(no_request, no_replica, "no room for an alarm: no plans");
+  }
   void look(port& p) noexcept {
     std::size_t waiting = 0;
     for (std::size_t i = 0; i != replicas_; ++i) waiting += book_.in_line(static_cast<replica_id>(i));

@@ -67,8 +67,7 @@ class llumnix final : public controller {
       return std::pair{-freeness(all[i]), all[i].requests};
     });
     if (k == placement::nowhere) return p.note(r.id, no_replica, "no replica takes it");
-    const auto to = static_cast<replica_id>(all[k].id);
-    if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+    p.place_or_note(r.id, static_cast<replica_id>(all[k].id));
   }
 
   void woke(std::uint64_t /*alarm*/, port& p) noexcept override {
@@ -118,7 +117,7 @@ class llumnix final : public controller {
     if (shortest.id == no_request) return;
     const destinations d = p.where_to(shortest);
     if (d.replicas.size() == 0 || d.moves + blocks{1} > to.free) return;
-    if (const status s = p.move(shortest.id, to.id, transfer::live); !ok(s)) p.note(shortest.id, to.id, to_string(s));
+    p.move_or_note(shortest.id, to.id, transfer::live);
   }
 
   config config_;

@@ -43,8 +43,7 @@ class placing final : public controller {
     const candidates<> all = p.replicas(r);
     const std::size_t k = chosen(all, r);
     if (k >= all.size()) return p.note(r.id, no_replica, "no replica takes it");
-    const auto to = static_cast<replica_id>(all[k].id);
-    if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+    p.place_or_note(r.id, static_cast<replica_id>(all[k].id));
   }
 
   void may_move(const request_view& r, move_reason /*why*/, port& p) noexcept override {
@@ -53,8 +52,7 @@ class placing final : public controller {
       if (d.replicas.size() == 0) return;
       const std::size_t k = migration_(d.replicas, d.here, d.grows, d.moves);
       if (k >= d.replicas.size() || k == d.here) return;
-      const auto to = static_cast<replica_id>(d.replicas[k].id);
-      if (const status s = p.move(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+      p.move_or_note(r.id, static_cast<replica_id>(d.replicas[k].id));
     } else {
       static_cast<void>(r), static_cast<void>(p);
     }

@@ -35,6 +35,12 @@ struct pools_config {
   control::phasor::settings controllers{};  ///< Parameters of the controllers.
 };
 
+/// DistServe: a static split, by the shortest queue.
+inline constexpr pools_config distserve_pools{.by_phi = false, .changes_roles = false, .defragments = false};
+/// Splitwise: the same, and mixed replicas help out. More than four requests are a long queue.
+inline constexpr pools_config splitwise_pools{
+    .by_phi = false, .helps_above = 4, .changes_roles = false, .defragments = false};
+
 /// What there must be room for in `pools`; fixed at construction.
 struct pools_limits {
   std::size_t replicas = 64;    ///< Numbers are below this.
@@ -105,8 +111,7 @@ class pools final : public controller {
       prefill_ties_ = ties;
     }
     if (k == placement::nowhere) return p.note(r.id, no_replica, "no replica takes it");
-    const auto to = static_cast<replica_id>(all[k].id);
-    if (const status s = p.place(r.id, to); !ok(s)) p.note(r.id, to, to_string(s));
+    p.place_or_note(r.id, static_cast<replica_id>(all[k].id));
   }
   void first_token(const request_view& r, port& p) noexcept override {
     if (const status s = hand_over(r, p); !ok(s)) p.note(r.id, r.where, to_string(s));
@@ -117,9 +122,7 @@ class pools final : public controller {
     look(p);
     const control::phasor_actions a = controllers_.epoch({workers_, limits_.replicas});
     if (config_.defragments) {
-      for (const control::move& m : a.moves) {
-        if (const status s = p.move(m.sequence, m.to, transfer::live); !ok(s)) p.note(m.sequence, m.to, to_string(s));
-      }
+      for (const control::move& m : a.moves) p.move_or_note(m.sequence, m.to, transfer::live);
     }
     if (config_.changes_roles && a.change) {
       const status s = p.set_role(a.change->worker, a.change->to);

@@ -335,12 +335,8 @@ inline made make_pools(const controller_settings& s, fleet::pools_config config)
   return ts::sim::make_controller<fleet::pools>({.replicas = s.replicas}, config);
 }
 inline made make_phasor(const controller_settings& s) { return make_pools(s, {}); }
-inline made make_distserve(const controller_settings& s) {
-  return make_pools(s, {.by_phi = false, .changes_roles = false, .defragments = false});
-}
-inline made make_splitwise(const controller_settings& s) {
-  return make_pools(s, {.by_phi = false, .helps_above = 4, .changes_roles = false, .defragments = false});
-}
+inline made make_distserve(const controller_settings& s) { return make_pools(s, fleet::distserve_pools); }
+inline made make_splitwise(const controller_settings& s) { return make_pools(s, fleet::splitwise_pools); }
 
 using layouts = fleet::layout_controller<>;
 

@@ -233,9 +233,7 @@ class runtime {
     if (e.asks.length() > ts::headroom::longest_prompt) refuse("prompt and generated are too long together");
     fleet::event offer{.at_s = e.at_s, .what = fleet::event_kind::offers};
     nb::list actions;  // Alarms ring with the first of these events.
-    const auto tell = [&](const fleet::event& of) {
-      for (const fleet::action& a : notify(of)) actions.append(action_value{a});
-    };
+    const auto tell = [&](const fleet::event& of) { add_to(actions, notify(of)); };
     excluded_.clear();
     if (excluded) {
       for (const std::int64_t id : *excluded) excluded_.push_back(number(id));
@@ -402,9 +400,12 @@ class runtime {
     }
     return all;
   }
+  static void add_to(nb::list& out, std::span<const fleet::action> all) {
+    for (const fleet::action& a : all) out.append(action_value{a});
+  }
   static nb::list listed(std::span<const fleet::action> all) {
     nb::list out;
-    for (const fleet::action& a : all) out.append(action_value{a});
+    add_to(out, all);
     return out;
   }
   nb::list take(const fleet::event& e) { return listed(notify(e)); }

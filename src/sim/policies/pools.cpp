@@ -65,7 +65,7 @@ policy distserve() {
   return behind_routers(
       with<sim::distserve>(2, "distserve", "half of the instances prefill, half decode, each the shortest queue",
                            "shortest queue", halves, [](const cluster_options&) { return sim::distserve{}; }),
-      halves, {.by_phi = false, .changes_roles = false, .defragments = false});
+      halves, fleet::distserve_pools);
 }
 
 policy splitwise() {
@@ -73,8 +73,7 @@ policy splitwise() {
       with<sim::splitwise>(3, "splitwise",
                            "prefill and decode pools by the shortest queue, and a mixed one that helps out",
                            "shortest queue", three_pools, [](const cluster_options&) { return sim::splitwise{}; }),
-      three_pools,
-      {.by_phi = false, .helps_above = sim::splitwise{}.threshold, .changes_roles = false, .defragments = false});
+      three_pools, fleet::splitwise_pools);
 }
 
 policy phasor() {
