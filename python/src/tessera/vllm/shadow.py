@@ -276,7 +276,7 @@ def _line(report: dict[str, Any]) -> str:
 
 
 def _shadowed(own: type) -> type:
-    class ShadowScheduler(own):  # type: ignore[misc, valid-type]
+    class WatchedScheduler(own):  # type: ignore[misc, valid-type]
         """vLLM's own scheduler, watched."""
 
         shadow: ShadowScheduler | None = None
@@ -338,7 +338,7 @@ def _shadowed(own: type) -> type:
                 self.shadow = None
             super().shutdown()
 
-    return ShadowScheduler
+    return WatchedScheduler
 
 
 _classes: dict[type, type] = {}
