@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Refused, Report, abilities_of, takes, notify
+from tessera.fleet import AtFault, Call, Died, Failure, Load, Piece, Refused, Report, abilities_of, notify, takes
 
 logger = logging.getLogger(__name__)
 

@@ -184,10 +184,10 @@ TEST_CASE("adapter_slots: the watched request may leave, in a plan that is open,
   CHECK(f.plan().size() == 2);
   REQUIRE(f.scheduler.cancel(a) == status::ok);
   f.commit();
-  CHECK(f.scheduler.gate().line.watched == 0);
+  CHECK(f.scheduler.gate().limit.watched == 0);
   for (int i = 0; i != 3; ++i) f.submit(4, 1, 1);
   CHECK(f.step().size() == 2);
-  CHECK(f.scheduler.gate().line.watched == b.state().sequence);
+  CHECK(f.scheduler.gate().limit.watched == b.state().sequence);
   CHECK(f.step().empty());
   REQUIRE(f.scheduler.park(b, time_point::never()) == status::ok);
   CHECK(f.step().size() == 1);  // it holds up no other
