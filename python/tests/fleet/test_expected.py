@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import switch
 from fake_fleet import Fleet, prompt, until, virtual
 
 from tessera import fleet, sim
@@ -107,6 +108,14 @@ async def test_what_happened_is_what_simulated_engines_did_and_then_the_simulato
         assert e.expected(controller)[name]._asdict() == pytest.approx(
             {k: e.runs[controller].summary[name][k] for k in ("mean", "p50", "p99")}, abs=1e-12
         )
+
+
+def test_what_was_expected_of_another_controller_is_what_happens_after_switching(tmp_path: Path) -> None:
+    e = switch.main(tmp_path, requests=150)
+    assert [*e.runs] == ["in-turn", "least-load"]
+    then = expected.read(tmp_path / "least-load.log").happened()
+    for name, within in (("ttft", 0.2), ("tpot", 0.1), ("e2e", 0.1)):
+        assert e.expected("least-load")[name].mean == pytest.approx(expected.spread(then[name]).mean, rel=within)
 
 
 @dataclass
@@ -424,6 +433,18 @@ def test_the_table_that_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "With shortest-queue the simulator refuses 2 requests, which are left out there." in alone
     # Nothing was asked: nothing is expected.
     assert main(["replay", str(log)]) == 0 and "happened" not in capsys.readouterr().out
+
+
+def test_a_load_that_is_too_much_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    lines = ['# tessera.fleet log 1 {"controller": "in-turn"}', "0 joined replica=0 number=1 capacity=2000"]
+    for i in range(200):
+        lines += [f"{i / 16} arrived request={i} prompt=9000", f"> place replica=0 request={i}"]
+    for i in range(200):
+        lines += [f"{20 + 9 * i} progressed replica=0 request={i} count=9", f"{20 + 9 * i} ended request={i}"]
+    log.write_text("\n".join(lines))
+    said = expected.text_of(expected.compare(expected.read(log), "h100-96gb-qwen-32b"))
+    assert "With in-turn the load is more than the replicas carry; latencies say how long the log is." in said
 
 
 def test_a_log_of_a_controller_that_is_not_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -317,7 +317,7 @@ def write_trace(record: Record, path: str | os.PathLike[str]) -> None:
 
 
 class Spread(NamedTuple):
-    """Of a number of each request. NaN if no request has it."""
+    """How a number is spread over requests. NaN if no request has it."""
 
     mean: float
     p50: float
@@ -456,9 +456,9 @@ def _remarks(e: Expectation) -> list[str]:
     policies = {p.name for p in sim.policies()}
     placements = [name for name in e.runs if name not in policies]
     said = [f"The simulator has no controller {name}." for name in e.lacks]
-    source = sim.profile(e.profile).get("source")
-    if source:
-        said.append(f"The profile {e.profile}: {source}.")
+    profile = sim.profile(e.profile)
+    if profile.get("source"):
+        said.append(f"The profile {profile['name']}: {profile['source']}.")
     order = f"engines order requests by {e.policy}, and " if placements else "engines "
     said.append(
         f"Assumed, because the log does not say it: {order}take at most {e.max_batch} requests and {e.token_budget} "
@@ -499,6 +499,8 @@ def _remarks(e: Expectation) -> list[str]:
         refused = int(run.requests["rejected"].sum())
         if refused:
             said.append(f"With {name} the simulator refuses {refused} requests, which are left out there.")
+        if run.summary["load"]["state"] == "overload":
+            said.append(f"With {name} the load is more than the replicas carry; latencies say how long the log is.")
     errors = e.errors()
     if errors is None:
         said.append("The log's controller was not simulated, so nothing says how far to trust the simulator here.")
