@@ -34,6 +34,7 @@ enum class event_kind : std::uint8_t {
   arrived,      ///< `asks` is to be placed; again, if its replica has died. Its `generated` tokens stay as they are.
   refused,      ///< `replica` does not take `request`: it is placed anew.
   lost,         ///< `request` is on `replica` no more, which may live. It is on none until it has `arrived` again.
+                ///< Without a replica: a new request waits at the front end. The runtime does not know it yet.
   cache_hit,    ///< `replica` has found `count` tokens of the prompt of `request` in its cache.
   first_token,  ///< `request` has its first token since it was placed on `replica`.
   progressed,   ///< `request` has generated `count` tokens in all, the last of them on `replica`.

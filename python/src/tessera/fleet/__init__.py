@@ -15,7 +15,8 @@
 `Runtime` is a controller by name, the same as in the simulator: events in, actions out. `Router` has one for replicas
 of any kind, and streams requests through them (`Session`). It moves requests while they run, tries again what died, and
 gives a client every token once. The page docs/fleet_reference.md says what is exact, what is stale and what clients see
-of failures. `python -m tessera.fleet replay` asks a controller what it would have decided in a log of a router.
+of failures. `python -m tessera.fleet replay` asks a controller what it would have decided in a log of a router, and
+shows what the simulator expects of its requests.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""python -m tessera.fleet replay LOG --controller NAME: what that controller would have decided."""
+"""python -m tessera.fleet replay LOG --controller NAME: what that controller would have decided, and what the
+simulator expects of it."""
 
 from __future__ import annotations
 
@@ -23,6 +24,18 @@ def _object(text: str) -> dict[str, Any]:
     return got
 
 
+def _expect(o: argparse.Namespace) -> None:
+    from tessera.fleet import expected
+
+    record = expected.read(o.log, o.settings)
+    if o.trace_out is not None:
+        expected.write_trace(record, o.trace_out)
+        print(f"\n{o.trace_out}: a trace of {len(record.requests)} requests")
+    if o.profile is not None:
+        how = {"policy": o.policy, "max_batch": o.max_batch, "token_budget": o.token_budget}
+        print("\n" + expected.text_of(expected.compare(record, o.profile, o.controller, **how)))
+
+
 def main(words: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m tessera.fleet", description="Tools for routers of fleets.")
     programs = p.add_subparsers(dest="program", required=True)
@@ -30,7 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
         "replay",
         help="asks a controller what it would have decided in a log",
         description="Asks a controller about each decision in a log of Router(record=LOG). Before each decision the "
-        "book follows what was recorded.",
+        "book follows what was recorded. With --profile it simulates the requests of the log as well, and shows what "
+        "happened beside what was expected.",
     )
     replay.add_argument("log", metavar="LOG")
     replay.add_argument(
@@ -38,11 +52,20 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     replay.add_argument("--settings", type=_object, default={}, help="JSON: settings instead of those of the log")
     replay.add_argument("--first", type=int, default=10, help="how many differences are shown (10)")
+    replay.add_argument("--profile", help="the model on its device, a name or a file: simulates the requests")
+    replay.add_argument("--policy", default="fcfs", help="simulated: how each engine orders requests (fcfs)")
+    replay.add_argument("--max-batch", type=int, default=256, help="simulated: requests in a step (256)", metavar="N")
+    replay.add_argument(
+        "--token-budget", type=int, default=8192, help="simulated: tokens in a step (8192)", metavar="N"
+    )
+    replay.add_argument("--trace-out", help="writes the requests as a trace, for `replay --trace FILE`", metavar="FILE")
     o = p.parse_args(words)
     try:
         print(text_of(o.log, compare(o.log, o.controller, o.settings, o.first)))
+        if o.profile is not None or o.trace_out is not None:
+            _expect(o)
     except OSError as error:
-        print(f"{o.log}: {error.strerror or error}", file=sys.stderr)
+        print(f"{error.filename or o.log}: {error.strerror or error}", file=sys.stderr)
         return 2
     except (TypeError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -3,22 +3,14 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tessera import _fleet
 from tessera.fleet.log import mark
-
-
-class BadLog(ValueError):
-    """A log that cannot be read: where, and what was expected there."""
-
-    def __init__(self, path: object, line: int, column: int, expected: str) -> None:
-        super().__init__(f"{path}:{line}:{column}: expected {expected}")
+from tessera.fleet.log_reader import BadLog, open_log
 
 
 class Difference(NamedTuple):
@@ -45,49 +37,6 @@ class Comparison:
     decisions: int = 0
     different: int = 0
     first: list[Difference] = field(default_factory=list)
-
-
-class _Happened(NamedTuple):
-    line: int
-    event: _fleet.Event
-    actions: list[_fleet.Action]
-
-
-def _read(path: object, lines: Iterable[tuple[int, str]]) -> Iterator[_Happened]:
-    """Each event with the actions that followed from it."""
-    happened: _Happened | None = None
-    for number, line in lines:
-        if not line or line.startswith("#"):
-            continue
-        got = _fleet.parse(line)
-        if isinstance(got, tuple):
-            raise BadLog(path, number, *got)
-        if isinstance(got, _fleet.Event):
-            if happened is not None:
-                yield happened
-            happened = _Happened(number, got, [])
-        elif happened is None:
-            raise BadLog(path, number, 1, "an event before its first action")
-        else:
-            happened.actions.append(got)
-    if happened is not None:
-        yield happened
-
-
-def _settings(path: object, line: str) -> dict[str, Any]:
-    """How the router of a log was set up, from its first line; nothing if that does not say it."""
-    if not line.startswith("#"):
-        return {}
-    if not line.startswith(mark):
-        raise BadLog(path, 1, 1, f"{mark.strip()} and the settings, or an event")
-    try:
-        settings = json.loads(line[len(mark) :])
-    except ValueError as error:
-        column = len(mark) + getattr(error, "colno", 1)
-        raise BadLog(path, 1, column, "the settings as JSON") from None
-    if not isinstance(settings, dict):
-        raise BadLog(path, 1, len(mark) + 1, "the settings as JSON, an object")
-    return settings
 
 
 def _by_what(actions: Iterable[_fleet.Action]) -> dict[tuple[Any, ...], _fleet.Action]:
@@ -120,9 +69,7 @@ def compare(
     Before each decision the book follows what was recorded, so each is compared by itself. What the controller keeps
     besides the book, turns for instance, goes by its own decisions. `BadLog` says what cannot be read, and OSError that
     there is no such file. ValueError and TypeError are for settings that make no sense."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        first = file.readline().rstrip("\n")
-        recorded = _settings(path, first)
+    with open_log(path) as (recorded, events):
         name = recorded.pop("controller", None)
         asks = controller or name
         if asks is None:
@@ -137,8 +84,7 @@ def compare(
                 raise ValueError(f"settings: {why}") from None
             raise BadLog(path, 1, len(mark) + 1, f"settings that make sense: {why}") from None
         result = Comparison(asks, name)
-        lines = enumerate(itertools.chain([first], (line.rstrip("\n") for line in file)), 1)
-        for happened in _read(path, lines):
+        for happened in events:
             result.events += 1
             wanted = _by_what(book.follow(happened.event, happened.actions))
             done = _by_what(happened.actions)

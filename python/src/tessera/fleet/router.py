@@ -444,6 +444,9 @@ class Router(Carrier):
         try:
             if turn is not None:
                 session._turn = turn
+                if session._request < 0:
+                    self._admit(session)
+                    self._do(self._heard("lost", request=session._request))  # The log says since when it waits.
                 await self._wait(turn, until)
             while True:
                 if session._closed:
@@ -490,11 +493,15 @@ class Router(Carrier):
         if waits is not None:
             wake(waits)
 
-    def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
-        now = self.now()
+    def _admit(self, session: Session) -> None:
+        """It has a number from now on."""
         if session._request < 0:
             session._request = next(self._requests)
         self._sessions[session._request] = session
+
+    def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
+        now = self.now()
+        self._admit(session)
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}

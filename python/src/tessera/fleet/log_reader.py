@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A router's log, read: its settings, and each event with the actions that followed from it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from tessera import _fleet
+from tessera.fleet.log import mark
+
+
+class BadLog(ValueError):
+    """A log that cannot be read: where, and what was expected there."""
+
+    def __init__(self, path: object, line: int, column: int, expected: str) -> None:
+        super().__init__(f"{path}:{line}:{column}: expected {expected}")
+
+
+class Happened(NamedTuple):
+    """An event, its line, and the actions that followed from it."""
+
+    line: int
+    event: _fleet.Event
+    actions: list[_fleet.Action]
+
+
+@contextlib.contextmanager
+def open_log(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Iterator[Happened]]]:
+    """The settings of a log, and what happened. `BadLog` says what cannot be read, and OSError that there is no such
+    file."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        first = file.readline().rstrip("\n")
+        lines = enumerate(itertools.chain([first], (line.rstrip("\n") for line in file)), 1)
+        yield _settings(path, first), _events(path, lines)
+
+
+def _events(path: object, lines: Iterable[tuple[int, str]]) -> Iterator[Happened]:
+    happened: Happened | None = None
+    for number, line in lines:
+        if not line or line.startswith("#"):
+            continue
+        got = _fleet.parse(line)
+        if isinstance(got, tuple):
+            raise BadLog(path, number, *got)
+        if isinstance(got, _fleet.Event):
+            if happened is not None:
+                yield happened
+            happened = Happened(number, got, [])
+        elif happened is None:
+            raise BadLog(path, number, 1, "an event before its first action")
+        else:
+            happened.actions.append(got)
+    if happened is not None:
+        yield happened
+
+
+def _settings(path: object, line: str) -> dict[str, Any]:
+    """How the router of a log was set up, from its first line; nothing if that does not say it."""
+    if not line.startswith("#"):
+        return {}
+    if not line.startswith(mark):
+        raise BadLog(path, 1, 1, f"{mark.strip()} and the settings, or an event")
+    try:
+        settings = json.loads(line[len(mark) :])
+    except ValueError as error:
+        column = len(mark) + getattr(error, "colno", 1)
+        raise BadLog(path, 1, column, "the settings as JSON") from None
+    if not isinstance(settings, dict):
+        raise BadLog(path, 1, len(mark) + 1, "the settings as JSON, an object")
+    return settings
