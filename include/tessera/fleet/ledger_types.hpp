@@ -81,9 +81,8 @@ template <clock_policy Clock = seconds_clock>
 struct ledger_settings {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
-  tokens block_size{16};  ///< Tokens of a KV block.
-  duration lease =
-      tessera::detail::milliseconds<Clock, 60'000>;  ///< A request without a call for this long is given back.
+  tokens block_size{16};                                           ///< Tokens of a KV block.
+  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< Until a request without a call is given back.
   duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica without a report for this long is
                                                                    ///< not shown to policies, unless none has one.
   duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.
