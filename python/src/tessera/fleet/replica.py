@@ -117,8 +117,8 @@ def option_of(parameter: str, value: float) -> tuple[str, float]:
 
 
 async def notify(replica: object, method: str, *what: Any) -> None:
-    """Calls a method of a replica, or sets the option of its scheduler that replaces it. Does nothing if the replica has
-    neither. Raises what the replica raises."""
+    """Calls a method of a replica, or sets the option of its scheduler that replaces it. Does nothing without either.
+    Raises what the replica raises."""
     call, option = getattr(replica, method, None), getattr(replica, "set_option", None)
     if call is not None:
         result = call(*what)

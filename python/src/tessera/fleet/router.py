@@ -59,10 +59,10 @@ class Router(Carrier):
     `tessera.fleet.policies`; `cascade` takes the stages by length from `add`. `settings`: as for `Runtime`. Call
     everything inside a running loop, except the constructor, and `add` with a `now`.
 
-    With `epoch`, at most one `elastic` replica changes its role each `epoch` seconds. Phasor's controller decides by the
-    headroom of the prefill and the decode pool; `cooldown` is in epochs. A replica that must prepare for its new role
-    has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed replicas while
-    there are any. At its first token on a prefill replica, a `movable` request moves to another one with room.
+    With `epoch`, at most one `elastic` replica changes its role each `epoch` seconds. Phasor's controller decides by
+    the headroom of the prefill and the decode pool; `cooldown` is in epochs. A replica that must prepare for its new
+    role has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed replicas
+    while there are any. At its first token on a prefill replica, a `movable` request moves to another one with room.
 
     `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
     `planner`: makes plans beside the service, for controllers that ask for them, as `due-first` does
@@ -126,7 +126,7 @@ class Router(Carrier):
         #: Those that wait for a replica, by when they began to.
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._in_vain = 0  # Waiting requests that could not use the latest change.
-        self._shuns = 0.0  # Until then at least one is avoided.
+        self._avoids = 0.0  # Until then at least one is avoided.
         self._asking = False
         self._closed = False
         self._actions: deque[_fleet.Action] = deque()
@@ -253,11 +253,11 @@ class Router(Carrier):
         if entry.gone:
             return
         self._do(self._tell("unreachable", entry, number=entry.incarnation))
-        entry.avoided_until = self._shuns = self.now() + self.avoid_for
+        entry.avoided_until = self._avoids = self.now() + self.avoid_for
 
     def suspect(self, entry: Entry) -> None:
-        """The replica failed one of its requests, or a session waited for it in vain. If it has `fence`, that makes sure
-        of its death."""
+        """The replica failed one of its requests, or a session waited for it in vain. `fence`, if there, makes sure of
+        its death."""
         if entry.gone or self._closed:
             return
         self.lost(entry)
@@ -338,13 +338,13 @@ class Router(Carrier):
         tenant: int = 0,
         calls_tools: bool = False,
     ) -> Session:
-        """Starts a request, and returns a session to iterate over. `movable`: another engine would continue it alike, as
-        with greedy decoding. Otherwise only a failure sends it elsewhere. `end_of_reasoning`: the token that ends the
-        reasoning of a request that reasons.
+        """Starts a request, and returns a session to iterate over. `movable`: another engine would continue it alike,
+        as with greedy decoding. Otherwise only a failure sends it elsewhere. `end_of_reasoning`: the token that ends
+        the reasoning of a request that reasons.
 
-        Some controllers read the rest; 0: nothing is known. `expected`: the length of its answer; `spread`: the standard
-        deviation of `expected`. `session`: the number of the session that it continues. `tenant`: the number of its
-        tenant. `calls_tools`: it may end in a call of a tool.
+        Some controllers read the rest; 0: nothing is known. `expected`: the length of its answer; `spread`: the
+        standard deviation of `expected`. `session`: the number of the session that it continues. `tenant`: the number
+        of its tenant. `calls_tools`: it may end in a call of a tool.
         """
         return Session(
             self,
@@ -499,7 +499,7 @@ class Router(Carrier):
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}
-        for_now = {e.number for e in self._entries.values() if now < e.avoided_until} if now < self._shuns else set()
+        for_now = {e.number for e in self._entries.values() if now < e.avoided_until} if now < self._avoids else set()
         for avoided in (never | for_now, never):
             self._do(
                 self.book.arrived(
