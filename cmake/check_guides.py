@@ -9,6 +9,7 @@ Pictures: a guide has at least one, except the pages that are tables alone (TABL
 Words: no guide and no note uses a word for people (PEOPLE) for requests and programs. Not checked: code, targets of
 links, and what stands in double quotes.
 Cells: a table cell has at most CELL characters. Not checked: lines in code.
+Sentences: check_words.py says what is wrong with one, by the rule for comments. Headings and tables are not read.
 
 --self-test: the guides pass, and every change that the check is for makes a guide fail.
 Exit codes: 0 all is well, 1 something is wrong, 2 misuse.
@@ -19,6 +20,7 @@ import sys
 
 sys.dont_write_bytecode = True
 from check_links import without_code, without_comments  # noqa: E402
+from check_words import comment_errors  # noqa: E402
 
 WORDS = 2500
 CELL = 160
@@ -45,6 +47,13 @@ def cells(line):
     return [cell.strip() for cell in plain.strip().strip("|").split("|")]
 
 
+def sentences(lines):
+    """(number, line) of each line of prose without targets of links, as check_words.py reads it."""
+    for number, line in enumerate(without_comments("\n".join(lines)).split("\n"), 1):
+        text = re.sub(r"\[([^\[\]]*)\]\([^)\s]*\)", r"\1", PICTURE.sub("", line))
+        yield number, "" if line.startswith("#") else text.replace("**", "")
+
+
 def errors_of(name, text, is_guide=True):
     """What is wrong with a page."""
     errors = []
@@ -58,6 +67,9 @@ def errors_of(name, text, is_guide=True):
     for number, line in enumerate(prose(lines), 1):
         for word in PERSON.findall(line):
             errors.append(f"docs/{name}:{number}: '{word}' is for people: say it, which, that, none or all")
+    for number, what in comment_errors(sentences(lines)):
+        if not what.startswith('"'):  # PEOPLE is checked above
+            errors.append(f"docs/{name}:{number}: {what}")
     for number, line in enumerate(lines, 1):
         for cell in cells(line):
             if len(cell) > CELL:
@@ -92,10 +104,19 @@ def self_test(pages):
             must(False, f"{word} in code", name, f"{text}\n`{word}`, \"{word}\", [x](y.md#{word})\n", is_guide)
             must(False, f"{word} in a block", name, f"{text}\n```text\n{word}\n```\n", is_guide)
             changes += 4
+        for long in ("word " * 26, "One; two; three", "Of these, two"):
+            must(True, long, name, f"{text}\n{long}.\n", is_guide)
+            must(True, f"{long} in an item", name, f"{text}\n- **Word.** {long}.\n", is_guide)
+            must(True, f"{long} behind a link", name, f"{text}\n[Word](y.md). {long.capitalize()}.\n", is_guide)
+            must(False, f"{long} in a block", name, f"{text}\n```text\n{long}.\n```\n", is_guide)
+            must(False, f"{long} in a table", name, f"{text}\n| {long}. |\n", is_guide)
+            changes += 5
+        must(False, "25 words", name, f"{text}\n{'word ' * 24}[a](b.md). Word.\n", is_guide)
+        changes += 1
         if is_guide:
             room = WORDS - len(text.split())
-            must(False, f"{room} words more", name, text + " word" * room)
-            must(True, f"{room + 1} words more", name, text + " word" * (room + 1))
+            must(False, f"{room} words more", name, f"{text}\n\n{'Word. ' * room}")
+            must(True, f"{room + 1} words more", name, f"{text}\n\n{'Word. ' * (room + 1)}")
             changes += 2
             if name not in TABLES:
                 bare = PICTURE.sub("", text)

@@ -46,7 +46,6 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __align__(n) __attribute__((aligned(n)))
 /// Before a loop that nvcc shall unroll.
 #define CUDA_DECODE_UNROLL
 
@@ -70,28 +69,12 @@ struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) noexcept : x{x_}, y{y_}, z{z_} {}
 };
-struct alignas(8) int2 {
-  int x, y;
-};
-struct alignas(16) int4 {
-  int x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
 struct alignas(8) float2 {
   float x, y;
 };
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-constexpr int2 make_int2(int x, int y) { return {x, y}; }
-constexpr int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-constexpr uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-constexpr uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 constexpr float2 make_float2(float x, float y) { return {x, y}; }
 constexpr float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
@@ -99,7 +82,6 @@ inline constinit uint3 threadIdx{};
 inline constinit uint3 blockIdx{};
 inline constinit dim3 blockDim{};
 inline constinit dim3 gridDim{};
-inline constexpr int warpSize = 32;
 
 namespace cuda_decode::device::emulation {
 

@@ -73,11 +73,6 @@ struct attention_counts {
   return c;
 }
 
-/// Bytes of the sums of one query, all heads.
-[[nodiscard]] constexpr std::size_t partial_bytes(std::int32_t query_heads, std::int32_t head_dim) noexcept {
-  return static_cast<std::size_t>(query_heads) * static_cast<std::size_t>(head_dim + 2) * sizeof(float);
-}
-
 /// How long an item takes compared to others, to put the longest first.
 [[nodiscard]] constexpr std::uint32_t attention_cost(const attention_item& i, std::int32_t group) noexcept {
   return static_cast<std::uint32_t>(i.end - i.begin) * (i.queries * group > narrow_rows ? 2U : 1U);

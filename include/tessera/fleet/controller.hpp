@@ -39,54 +39,54 @@ class request_visitor {
   void (*call_)(const void*, const request_view&, bool) noexcept;
 };
 
-/// What a controller is handed with each event, and does not keep. It says what is believed of the fleet now, and takes
-/// what the controller wants done. `fleet::runtime` is one in front of engines, `sim::controlled` one in front of
-/// simulated instances: the same controller runs behind both.
+/// Through this a controller reads the fleet and acts. It comes with each event, and a controller does not keep it.
+/// `fleet::runtime` implements it in front of engines, `sim::controlled` in front of simulated instances. So the same
+/// controller runs in both.
 ///
-/// An action is begun when its call returns `ok`. Any other answer says why not, and nothing was changed. `refused`:
-/// the engine said at joining that it cannot, or the destination does not take the request. `exhausted`: there is no
-/// room for another action. Nothing here calls the controller. What is shown is valid until the next call of the port.
+/// A call that returns `ok` has begun its action. Any other status says why not, and nothing has changed. `refused`:
+/// the engine cannot do it (`replica::can`), or the destination does not take the request. `exhausted`: there is no
+/// room for another action. No call here calls the controller. Views are valid until the next call of the port.
 class port {
  public:
   // What is known.
 
   /// The time, in seconds.
   [[nodiscard]] virtual double now_s() const noexcept = 0;
-  /// The replicas that may be given a request which is on none, by number. For a request without an `id`: those that
-  /// may be given requests at all. O(replicas).
+  /// The replicas that may get a request which is on none, in the order of their numbers. For a request without an
+  /// `id`, the replicas that take new requests at all. O(replicas).
   [[nodiscard]] virtual candidates<> replicas(const request_view& r) noexcept = 0;
-  /// Where a request that runs could go on, and where it is; none if it cannot move now. O(replicas).
+  /// The replica of a running request, and those to which it could move. None if it cannot move now. O(replicas).
   [[nodiscard]] virtual destinations where_to(const request_view& r) noexcept = 0;
   /// Calls `look(request, may_move)` for each of this router's requests that is on a replica, in no particular order.
-  /// `may_move`: as far as its replica is concerned, it can move now. It has a token there, is not on its way and does
-  /// not rest after a move. `look` must not call the port. O(requests there).
+  /// `may_move`: its replica would let it move now. It has a token there, is not on its way and does not rest after a
+  /// move. `look` must not call the port. O(requests there).
   virtual void requests_at(replica_id id, const request_visitor& look) noexcept = 0;
-  /// How old what is shown of a replica is, in seconds, apart from this router's own requests.
+  /// The age of a view in seconds, which is that of its replica's report. This router's own requests are up to date.
   [[nodiscard]] virtual double age_s(const view& v) const noexcept = 0;
-  /// Requests that other routers have sent since the replicas reported, on average; see `placement::fill_to_level`.
+  /// The mean number of requests that other routers have sent since the last reports; see `placement::fill_to_level`.
   [[nodiscard]] virtual double others_sent() const noexcept = 0;
 
   // What can be done.
 
-  /// A request that is on no replica goes to one of `replicas`.
+  /// Sends a request that is on no replica to one of `replicas`.
   virtual status place(request_id request, replica_id to) noexcept = 0;
-  /// A request that runs goes on at one of `where_to`.
+  /// Moves a running request to one of `where_to`.
   virtual status move(request_id request, replica_id to, transfer how = transfer::stopped) noexcept = 0;
-  /// A request that is on its way stays where it was.
+  /// Cancels the move of a request, which stays at its source.
   virtual status cancel_move(request_id request) noexcept = 0;
-  /// A replica takes a role; nothing new goes there until it has it.
+  /// Gives a replica a role. It gets nothing new until it has the role.
   virtual status set_role(replica_id id, control::role role) noexcept = 0;
-  /// A replica serves requests of at least `from` and fewer than `to` blocks. Requires a range that is not empty.
+  /// Has a replica serve requests of at least `from` and fewer than `to` blocks. Requires a range that is not empty.
   virtual status set_length_range(replica_id id, blocks from, blocks to) noexcept = 0;
-  /// A replica computes at most `most` tokens of prompts in a step; 0: as its own budget says.
+  /// Has a replica compute at most `most` tokens of prompts in a step; 0: its own budget.
   virtual status set_prefill_budget(replica_id id, tokens most) noexcept = 0;
-  /// A parameter of a replica's order.
+  /// Sets a parameter of a replica's order.
   virtual status set_order(replica_id id, order_parameter parameter, double value) noexcept = 0;
   /// Calls `controller::woke(alarm)` in `seconds` seconds.
   virtual status wake_after(double seconds, std::uint64_t alarm) noexcept = 0;
-  /// Has a plan made, beside the service; `controller::planned` says what came of it.
+  /// Asks for a plan, which is made beside the service. `controller::planned` brings it.
   virtual status plan_async(std::uint64_t plan) noexcept = 0;
-  /// Says why, in a log. `request` or `replica` may be none.
+  /// Writes a reason into the log. `request` or `replica` may be none.
   virtual void note(request_id request, replica_id replica, const short_text& why) noexcept = 0;
 
   /// `place`, and a note that says why if it is not begun.
@@ -110,18 +110,18 @@ class port {
   port& operator=(const port&) = default;
 };
 
-/// What a controller reads of views besides the load, which costs the caller something to tell.
+/// What a controller reads of views besides the load. Each part costs the caller time.
 struct reading {
   bool phases = false;    ///< `slo_met`, `reasoning` and `fresh_answers`.
   bool prefixes = false;  ///< `cached_tokens`, `new_prefill_tokens` and `prefix_key`.
   bool queues = false;    ///< `free_after_queue`.
 };
 
-/// Decides about a whole fleet: where requests go and go on, and what replicas do. Called per request and per report,
-/// never per token, so its calls may be virtual. All calls except `arrived` have a default: nothing happens.
+/// Decides about a whole fleet: where requests are placed and moved, and what replicas do. Called per request and per
+/// report, never per token, so its calls may be virtual. All calls except `arrived` do nothing by default.
 ///
-/// The order of calls is that in which things become known. A request is `arrived` first; when its replica has died, it
-/// is `lost`, and `arrived` again if it goes on. Controllers do not allocate, throw, lock or read a clock.
+/// Calls come in the order in which things become known. A request arrives first. If its replica dies, it is `lost`,
+/// and arrives again if it goes on. Controllers do not allocate, throw, lock or read a clock.
 class controller {
  public:
   /// What it reads of views.
@@ -138,31 +138,31 @@ class controller {
   /// A replica is dead for sure. Its requests are `lost` after this.
   virtual void failed(replica_id /*id*/, port& /*p*/) noexcept {}
 
-  /// A request is to be placed, new or again. One that is not placed before this returns stays with the front end, and
-  /// `arrived` again when that tries again.
+  /// A request is to be placed, new or again. If it is not placed before this returns, the front end keeps it and tries
+  /// again later, by another `arrived`.
   virtual void arrived(const request_view& r, port& p) noexcept = 0;
-  /// It has its first token since it was placed.
+  /// A request has its first token since it was placed.
   virtual void first_token(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// It has grown by another block of KV.
+  /// A request has grown by another block of KV.
   virtual void progressed(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// It has ended its reasoning.
+  /// A request has ended its reasoning.
   virtual void reasoning_ended(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// It runs, and might go on elsewhere: it has ended its reasoning, has outgrown its replica, or memory is tight
-  /// there. Said when it can move, once for each reason. From here no other request may be moved and no role be
-  /// changed.
+  /// A running request may move: it has ended its reasoning, has outgrown its replica, or memory is tight there. Called
+  /// once for each reason, when a move is possible. In this call the controller may move no other request and change
+  /// no role.
   virtual void may_move(const request_view& /*r*/, move_reason /*why*/, port& /*p*/) noexcept {}
-  /// It has arrived with its KV where it was moved to.
+  /// A request that moved has arrived with its KV.
   virtual void arrived_with_kv(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// Its move came to nothing: it is where it was.
+  /// A move has failed: the request is still at its source.
   virtual void move_failed(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// Its replica is dead, or has refused it: it is on none.
+  /// A request is on no replica any more, because its replica is dead or has refused it.
   virtual void lost(const request_view& /*r*/, port& /*p*/) noexcept {}
-  /// It is over.
+  /// A request is over.
   virtual void ended(const request_view& /*r*/, port& /*p*/) noexcept {}
 
   /// An alarm is due.
   virtual void woke(std::uint64_t /*alarm*/, port& /*p*/) noexcept {}
-  /// A plan is made: what it has for each replica.
+  /// A plan is ready, with an assignment for each replica.
   virtual void planned(std::uint64_t /*plan*/, std::span<const assignment> /*layout*/, port& /*p*/) noexcept {}
 
  protected:

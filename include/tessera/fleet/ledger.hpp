@@ -25,8 +25,8 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// The book of one router: which replicas there are, what they have reported, and what of it is this router's doing. It
-/// shows that to placement policies, and decides about requests that run.
+/// The book of one router: the replicas, their reports, and this router's own requests. It shows views of these to
+/// placement policies, and decides about requests that run.
 ///
 /// **What is exact, what is stale.** This router's own requests count from the call that places them (`reserve`) to the
 /// call that ends them, whatever reports say. So an old report does not send all requests to one replica. The load of
@@ -57,8 +57,8 @@ namespace fleet {
 /// incarnation and epoch. Only the latest of the live incarnation counts (`received` says how many did not).
 /// `first_token`, `progress`, `answers`, `moved` and `release` may come twice, late or after the end. They name request
 /// and replica, and say how far it is instead of what has changed. For a request that is not known any more they return
-/// false and have no effect. What never comes costs a lease: `expire` gives back requests that have not been named for
-/// as long. So books end at zero.
+/// false and have no effect. `expire` gives back requests without a call for a lease, in case a message never comes. So
+/// books end at zero.
 ///
 /// **Moves.** `propose_moves` reserves a request's room at its destination and takes it off its source in one step.
 /// Then no second request is sent after it, and none is moved off the source because of it. It goes on counting at the
@@ -66,8 +66,8 @@ namespace fleet {
 /// it) the source has it again. A request rests after each move, and no move is to where there is no room. Policies
 /// that ask for a gain make cycles impossible while loads stand still.
 ///
-/// It is no transport and no failure detector: its caller has those. One thread. No clock: `now` does not run
-/// backwards. O(1) unless said otherwise; that of a hash table is on average. (If strangers choose the ids of requests,
+/// It has no transport, no failure detector and no clock: its caller does, and `now` must not run backwards. One
+/// thread. O(1) unless said otherwise, on average where a hash table is used. (If strangers choose the ids of requests,
 /// hash them with a secret first.) Nothing allocates. About 780 bytes a replica and 150 a reservation. Not checked:
 /// that what a caller says of a request is true.
 template <clock_policy Clock = seconds_clock>
@@ -130,17 +130,17 @@ class ledger : private detail::ledger_moves<Clock> {
     reopen();
     return true;
   }
-  /// It could not be reached. It counts as silent for long: nothing is sent there while another replica that takes
-  /// requests reports, until it reports itself. What it has stays in the book, for it may live. False if this
-  /// incarnation of it is not there. O(replicas).
+  /// A replica could not be reached. It counts as silent until it reports, and gets nothing while another replica that
+  /// takes requests reports. Its requests stay in the book, because it may live. False if this incarnation is not
+  /// there. O(replicas).
   bool lost(replica_id id, std::uint64_t incarnation) noexcept {
     if (!lives(id, incarnation)) return false;
     silence(id);
     reopen();
     return true;
   }
-  /// This incarnation is dead for sure, and cannot come back: nothing counts any more that it says. What it had is
-  /// given back. `gone(const orphan&)` is called for each request that was on it, and must not call the ledger. These
+  /// This incarnation is dead for sure, and cannot come back. What it says no longer counts, and its requests are given
+  /// back. `gone(const orphan&)` is called for each request that was on it, and must not call the ledger. These
   /// requests may be tried elsewhere. A request that was on its way to it goes on where it is. False if this
   /// incarnation is not there. O(replicas) and its requests.
   template <class Gone>
@@ -168,8 +168,8 @@ class ledger : private detail::ledger_moves<Clock> {
     return fence(id, incarnation, [](const orphan&) noexcept {});
   }
 
-  /// The router asks a replica for a report now. If the report does not say which part is this router's, that part is
-  /// taken to be what the book has now. To be called before each such report, one at a time.
+  /// The router asks a replica for a report now. If the report does not say which part is this router's, the book of
+  /// now stands for that part. Call it before each such report, one at a time.
   void asked(replica_id id) noexcept {
     if (!contains(id)) return;
     replicas_[id].then = replicas_[id].here;

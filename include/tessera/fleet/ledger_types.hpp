@@ -42,8 +42,7 @@ struct replica {
 /// What a request is when it is placed.
 struct arrival {
   tokens prompt{};  ///< Tokens that it has: the prompt, and after a death what the user has got.
-  tokens cached{};  ///< How many of these are in the replica's prefix cache: it neither computes nor takes blocks for
-                    ///< them.
+  tokens cached{};  ///< Tokens of these in the replica's prefix cache: they cost neither computing nor blocks.
   phase starts_in = phase::answering;  ///< Whether it reasons first.
 };
 
@@ -83,9 +82,9 @@ struct ledger_settings {
   using duration = basic_duration<Clock>;  ///< A length of time on that clock.
 
   tokens block_size{16};                                           ///< Tokens of a KV block.
-  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< Until a request that is not named is given back.
-  duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica that has not reported for so long is
-                                                                   ///< not shown to policies, unless none has.
+  duration lease = tessera::detail::milliseconds<Clock, 60'000>;   ///< Until a request without a call is given back.
+  duration silence = tessera::detail::milliseconds<Clock, 5'000>;  ///< A replica without a report for this long is
+                                                                   ///< not shown to policies, unless none has one.
   duration rest = tessera::detail::milliseconds<Clock, 2'000>;     ///< Between two moves of a request.
   std::size_t moving = 8;                                          ///< Requests that move at a time, at most.
   blocks tight{};       ///< A replica with fewer free blocks gives requests away; 0: none does by itself.

@@ -13,14 +13,14 @@
 TESSERA_NAMESPACE_BEGIN
 namespace fleet {
 
-/// A controller of a placement policy for requests that come and a migration policy for requests that run. The
-/// migration policy is asked about a request when it begins to answer, has outgrown its replica, or memory is tight
-/// there.
-/// @tparam Placement from candidates to an index; any of placement/. One that goes by the request as well takes the
-///         `request_view` after them. With a member `expected` it is told what other routers send meanwhile.
+/// Makes a controller of two policies: a placement policy for new requests, and a migration policy for running ones.
+/// The migration policy decides about a request that begins to answer or has outgrown its replica, or if memory is
+/// tight there.
+/// @tparam Placement from candidates to an index; any of placement/. If it reads the request too, it takes a
+///         `request_view` after them. If it has a member `expected`, that is set to `port::others_sent`.
 /// @tparam Migration from candidates, the current index and the blocks needed there and elsewhere to an index; any of
 ///         placement/.
-/// When to use: for every policy that needs nothing but the views. Each call takes what the policy takes.
+/// When to use: for every policy that needs only the views. Complexity: that of the policy.
 template <class Placement, class Migration = placement::stay>
 class placing final : public controller {
  public:

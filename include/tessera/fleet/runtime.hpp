@@ -37,25 +37,25 @@ struct runtime_limits {
 struct runtime_settings {
   ledger_settings<> book{};     ///< The settings of its ledger.
   router_share router{};        ///< Which router of how many; each has a runtime of its own.
-  bool keeps_to_share = false;  ///< It chooses from its `router_share` while one of that takes the request.
+  bool keeps_to_share = false;  ///< It chooses from its `router_share` while a replica there takes the request.
   double report_s = 1;          ///< Between two reports of a replica, for what other routers send meanwhile.
 };
 
-/// A controller, the book that it looks at, and its alarms. The front end of a router says what happens (`handle`). It
-/// carries out the actions that come back, in their order. What becomes of an action is an event again. Values in,
-/// values out: the same events give the same actions, so what was recorded can be run again.
+/// Runs a controller in front of engines, with its book and its alarms. The front end of a router calls `handle` with
+/// each event, and carries out the actions that it returns, in their order. The outcome of an action is another event.
+/// The same events give the same actions, so a log can be run again.
 ///
-/// **Replicas that cannot.** An engine says at joining what it cannot do (`replica::can`). Such actions are refused to
-/// the controller and do not come out; a note says so once for each replica and ability.
+/// **Abilities.** An engine says at joining what it can do (`replica::can`). Any other action is refused to the
+/// controller and not returned. A note says so once for each replica and ability.
 ///
-/// **What a network may do** is as for `ledger`: reports and what is heard of requests may be late, doubled or lost.
-/// A request that is not heard of for a lease counts as ended. A request that `arrived` and was not placed must be
-/// `ended`. The moves to a replica that is dead are off. Those from it are, too, unless all KV had come: `moved` then
-/// says that the request goes on at the target.
+/// **What a network may do** is as for `ledger`: reports and messages about requests may be late, doubled or lost. A
+/// request without a message for a lease counts as ended. A request that `arrived` and was not placed must be `ended`.
+/// The death of a replica cancels the moves to it. It also cancels the moves from it, unless all KV had come: then
+/// `moved` says that the request goes on at the target.
 ///
-/// **Time.** An event's moment is the time; alarms that are due by then come before it. Say `clock` at `next_wake_s`,
-/// and several times a lease. One thread. Nothing allocates after construction. Complexity: as the ledger's calls, the
-/// controller's own, and O(alarms due).
+/// **Time.** The moment of an event is the time, and alarms that are due by then come before it. Say `clock` at
+/// `next_wake_s`, and several times a lease. One thread. Nothing allocates after construction. Complexity: as the
+/// ledger's calls, the controller's own, and O(alarms due).
 class runtime final : private port {
  public:
   using limits = runtime_limits;  ///< What there must be room for; fixed at construction.
@@ -97,9 +97,9 @@ class runtime final : private port {
     return {actions_.data(), actions_.size()};
   }
 
-  /// An action of a log was carried out: the book follows it, whatever the controller would have decided. Returns why
-  /// not. A note, a plan and what is only for an engine change nothing. Requires, as the port does, a range that is not
-  /// empty (asserted). As the port's calls.
+  /// Does an action of a log in the book, without asking the controller. Returns why not. Notes, plans and actions that
+  /// concern only an engine change nothing. Requires a range that is not empty (asserted). Complexity: that of the
+  /// port's call.
   status carry_out(const action& a) noexcept {
     actions_.clear();
     switch (a.what) {

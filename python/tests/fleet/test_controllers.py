@@ -19,7 +19,7 @@ from fake_engine import FakeEngine, answer
 from fake_fleet import Fleet, begin_to_move, prompt, tight_fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Assignment, Event, Patience, PlanRequest, Report, Router
+from tessera.fleet import Assignment, Event, PlanRequest, Report, Router, Timeouts
 from tessera.fleet.__main__ import main
 from tessera.fleet.log import Log, mark
 from tessera.fleet.replay import compare
@@ -59,7 +59,7 @@ async def test_every_stream_is_whole_whatever_reports_and_engines_do(
     draw = random.Random(seed)
     log = tmp_path / "fleet.log"
     tight = {} if controller == "pascal" else {"tight": 330}
-    lasting = Patience(first=20.0, token=2.0, place=20.0, move=5.0, deaths=6)  # of so many engines one may have had all
+    lasting = Timeouts(first=20.0, token=2.0, place=20.0, move=5.0, deaths=6)  # of so many engines one may have had all
     f = Fleet(
         4, controller=controller, period=None, rest=0.2, record=log, engine={"seqs": 8}, timeouts=lasting, **tight
     )

@@ -230,9 +230,6 @@ inline constexpr quantile_table servegen_share{{0.0,    0.2555, 0.2794, 0.3194, 
                                                 0.8703, 0.8962, 0.9182, 0.9361, 0.9541, 0.9661, 0.9741, 0.984,
                                                 0.99,   0.992,  0.996,  0.998,  0.998}};
 
-inline constexpr std::string_view prompt_source =
-    "prompt lengths counted from the public benchmarks AlpacaEval 2.0, Arena-Hard, MATH, GPQA and LiveCodeBench";
-
 }  // namespace detail
 
 /// The built-in workloads.

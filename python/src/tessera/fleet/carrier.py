@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Carries out what a router's controller wants done: places, moves, plans, and what replicas are told."""
+"""Carries out the actions of a router's controller: places and moves requests, makes plans, tells replicas."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ class LayoutPlanner:
     >>> planner = LayoutPlanner("h100-96gb-qwen-32b", ttft=1.0, tpot=0.05)
     >>> router = fleet.Router(controller="due-first", planner=planner)
 
-    `profile`: the model on its device, as for `tessera.sim.replay`: a name, a file, or a dict. So are the limits of a
-    replica. `ttft`, `tpot`: what each request is promised, in seconds; None: nothing. `pools`: replicas may be given
-    roles, for prompts and decodes apart; then all of them must be able to take any.
+    `profile`: the model on its device, as for `tessera.sim.replay`: a name, a file, or a dict. The limits of a replica
+    have that function's names as well. `ttft`, `tpot`: what each request is promised, in seconds; None: nothing.
+    `pools`: plans may separate prefill from decode; then every replica must be able to take any role.
 
     A plan takes seconds of a CPU, in a process that starts with the first plan. The planner supposes that its last plan
     was carried out, and gives up a layout only when two plans in a row say so. If the number of replicas differs from

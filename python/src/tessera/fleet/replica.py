@@ -10,31 +10,31 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Failure(Exception):
-    """Why a replica does not go on with a request. `kind` is a word of `Retries.after`."""
+    """Why a replica stops serving a request. `kind` is a word of `Retries.after`."""
 
     kind = "died"
 
 
 class Refused(Failure):
-    """It does not take the request: full, or draining. Another may."""
+    """The replica does not take the request, because it is full or draining. Another may."""
 
     kind = "refused"
 
 
 class Unreachable(Failure):
-    """It could not be reached, and has not seen the request. It may live: it is not fenced."""
+    """The replica could not be reached, and has not seen the request. It may live, so it is not fenced."""
 
     kind = "unreachable"
 
 
 class Died(Failure):
-    """It died, failed inside or fell silent while it had the request."""
+    """The replica died, failed inside or fell silent while it had the request."""
 
     kind = "died"
 
 
 class AtFault(Failure):
-    """The request is wrong, wherever it is sent."""
+    """The request is wrong, and no replica can serve it."""
 
     kind = "at_fault"
 
@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """What a replica is asked for: to go on after `ids`."""
+    """Asks a replica to generate the tokens after `ids`."""
 
     #: The prompt and what the client has of the answer.
     ids: Sequence[int]
@@ -77,20 +77,20 @@ class Call:
 class Replica(Protocol):
     """What a router needs of a replica: a handle of Ray's, a client of an HTTP server, a fake.
 
-    It may also have `async report() -> Report`, which `Router.run` asks for, and `async fence()`: makes sure that it is
-    dead and cannot come back. What a controller may ask of it, all of it `async` or not:
+    It may also have `async report() -> Report`, which `Router.run` calls, and `async fence()`, which makes sure that it
+    is dead and cannot come back. A controller may call these, each `async` or not:
 
     - `become(role)`: "mixed", "prefill" or "decode". It gets no new requests until that returns.
     - `set_prefill_budget(tokens)`: most prompt tokens of a step; 0: its own budget.
     - `set_order(parameter, value)`: "threshold_s", "quantum" or "pace" of the order of its requests.
-    - `set_length_range(first, last)`: it serves requests of at least `first` blocks and fewer than `last`; None: of any
-      length from there on.
-    - `set_option(name, value)`: an option of its scheduler, in the place of the second and third of these.
+    - `set_length_range(first, last)`: serves requests of at least `first` blocks and fewer than `last`; None: of any
+      length from `first` on.
+    - `set_option(name, value)`: sets an option of its scheduler, instead of `set_prefill_budget` and `set_order`.
     """
 
     def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
-        """Pieces until one has a `finish`. Raises `Failure`; another exception counts as `Died`. When it is closed
-        (`aclose`) before, the engine stops."""
+        """Yields pieces until one has a `finish`. Raises `Failure`; any other exception counts as `Died`. The engine
+        stops if the stream is closed (`aclose`) before its end."""
 
 
 #: What a replica may be able to do besides serving requests: the methods that say so; none: it can by itself.
@@ -105,7 +105,7 @@ abilities: Mapping[str, tuple[str, ...]] = {
 
 
 def abilities_of(replica: object) -> list[str]:
-    """What a replica has the methods for."""
+    """The abilities that a replica has by its methods."""
     return [what for what, methods in abilities.items() if not methods or any(hasattr(replica, m) for m in methods)]
 
 
@@ -117,8 +117,8 @@ def option_of(parameter: str, value: float) -> tuple[str, float]:
 
 
 async def notify(replica: object, method: str, *what: Any) -> None:
-    """Calls a method of a replica, or sets the option of its scheduler that stands for it. Without either it does
-    nothing. Raises what the replica raises."""
+    """Calls a method of a replica, or sets the option of its scheduler that replaces it. Does nothing without either.
+    Raises what the replica raises."""
     call, option = getattr(replica, method, None), getattr(replica, "set_option", None)
     if call is not None:
         result = call(*what)

@@ -55,15 +55,14 @@ class Router(Carrier):
     >>> async for piece in router.stream(prompt_ids, max_tokens=100):
     ...     send(piece.tokens)
 
-    `policy`: one of `tessera.fleet.policies`; `cascade` takes stages by length as `add` says them. Or `controller`: one
-    of `tessera.fleet.controllers`, by the names that `replay` gives them. `settings`: as for `Runtime`. Everything is
-    called inside a running loop, except the constructor, and `add` with a `now`.
+    `controller`: one of `tessera.fleet.controllers`, by the names that `replay` gives them. Or `policy`: one of
+    `tessera.fleet.policies`; `cascade` takes the stages by length from `add`. `settings`: as for `Runtime`. Call
+    everything inside a running loop, except the constructor, and `add` with a `now`.
 
-    With `epoch`, replicas that are `elastic` change their roles, at most one each `epoch` seconds. Phasor's controller
-    decides by what the prefill and the decode pool have left; `cooldown` is in epochs. A replica that must prepare for
-    its new role has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed
-    replicas while there are any. A request that has its first token at a prefill replica moves on to another, if it is
-    `movable` and there is room.
+    With `epoch`, at most one `elastic` replica changes its role each `epoch` seconds. Phasor's controller decides by
+    the headroom of the prefill and the decode pool; `cooldown` is in epochs. A replica that must prepare for its new
+    role has `async become(role)`, and gets no new requests until that returns. Prompts go to prefill and mixed replicas
+    while there are any. At its first token on a prefill replica, a `movable` request moves to another one with room.
 
     `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
     `planner`: makes plans beside the service, for controllers that ask for them, as `due-first` does
@@ -127,7 +126,7 @@ class Router(Carrier):
         #: Those that wait for a replica, by when they began to.
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._in_vain = 0  # Waiting requests that could not use the latest change.
-        self._shuns = 0.0  # Until then at least one is avoided.
+        self._avoids = 0.0  # Until then at least one is avoided.
         self._asking = False
         self._closed = False
         self._actions: deque[_fleet.Action] = deque()
@@ -157,13 +156,14 @@ class Router(Carrier):
         can: Iterable[str] | None = None,
         now: float | None = None,
     ) -> bool:
-        """A replica comes; an earlier life of that name is dead. False for a life that is over, or the same one again.
+        """Adds a replica; an earlier life of that name is dead. False for a life that is over, or the same one again.
         `lengths`: the blocks [first, last) of the requests that it serves, for stages by length. `role`: "mixed",
         "prefill" or "decode"; an `elastic` replica may be given another.
 
-        `can`: what it can be asked to do, of `abilities`; by default what it has the methods for, and moves. A replica
-        that is `elastic` takes roles without `become`. What a replica cannot is not asked of it, and the log says so
-        once. ValueError if there is no room, or for what makes no sense."""
+        `can`: its abilities, of `abilities`; by default those that it has methods for, and moves. An `elastic` replica
+        takes roles without `become`. An action beyond its abilities is refused, and the log says so once. ValueError if
+        there is no room, or for an argument that makes no sense.
+        """
         old = self._entries.get(name)
         if old is not None:
             if life <= old.life:
@@ -220,22 +220,22 @@ class Router(Carrier):
         return True
 
     def serves(self, name: str, first: int, last: int) -> bool:
-        """It serves requests of at least `first` blocks, and fewer than `last`, from now on. Requests that have
-        outgrown it may move. ValueError for a range that is empty."""
+        """From now on the replica serves requests of at least `first` blocks and fewer than `last`. Requests that have
+        outgrown this range may move. ValueError for a range that is empty."""
         entry = self._entries.get(name)
         if entry is not None:
             self._do(self.book.handle(self._range(entry.number, self.now(), first, last)))
         return entry is not None
 
     def drain(self, name: str) -> bool:
-        """It takes no new requests; those that it has go on."""
+        """The replica takes no new requests; those that it has go on."""
         entry = self._entries.get(name)
         if entry is not None:
             self._do(self._tell("drained", entry))
         return entry is not None
 
     def gone(self, name: str) -> bool:
-        """It is dead for sure: nothing that it says counts any more, and what it had is tried elsewhere."""
+        """The replica is dead for sure. Its messages no longer count, and its requests are tried elsewhere."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return False
@@ -249,15 +249,15 @@ class Router(Carrier):
         return True
 
     def lost(self, entry: Entry) -> None:
-        """It could not be reached. It may well live, and have requests that go on. It gets no new ones for a while."""
+        """The replica could not be reached. It may live, and its requests go on. It gets no new ones for a while."""
         if entry.gone:
             return
         self._do(self._tell("unreachable", entry, number=entry.incarnation))
-        entry.avoided_until = self._shuns = self.now() + self.avoid_for
+        entry.avoided_until = self._avoids = self.now() + self.avoid_for
 
     def suspect(self, entry: Entry) -> None:
-        """It failed a request that was there, or a session waited for it in vain. If its death can be made sure of
-        (`fence`), it is."""
+        """The replica failed one of its requests, or a session waited for it in vain. `fence`, if there, makes sure of
+        its death."""
         if entry.gone or self._closed:
             return
         self.lost(entry)
@@ -274,7 +274,7 @@ class Router(Carrier):
                 self.gone(entry.name)
 
     def report(self, name: str, said: Report) -> str:
-        """A report has come, in whatever order: "taken", or why it is not."""
+        """A report has come, in any order. Returns "taken", or why it was not."""
         entry = self._entries.get(name)
         if entry is None:
             return "unknown"
@@ -338,13 +338,14 @@ class Router(Carrier):
         tenant: int = 0,
         calls_tools: bool = False,
     ) -> Session:
-        """A request: a session to iterate over. `movable`: another engine that goes on with it says the same, as with
-        greedy decoding. If it is not movable, only a failure sends it elsewhere. `end_of_reasoning`: the token that
-        ends the reasoning of a request that reasons.
+        """Starts a request, and returns a session to iterate over. `movable`: another engine would continue it alike,
+        as with greedy decoding. Otherwise only a failure sends it elsewhere. `end_of_reasoning`: the token that ends
+        the reasoning of a request that reasons.
 
-        The rest is for controllers that ask; 0: nothing is known. `expected`: the length of its answer; `spread`: the
-        standard deviation of that. `session`, `tenant`: the number of the session that it continues, and that of its
-        tenant. `calls_tools`: it may end in a call of a tool."""
+        Some controllers read the rest; 0: nothing is known. `expected`: the length of its answer; `spread`: the
+        standard deviation of `expected`. `session`: the number of the session that it continues. `tenant`: the number
+        of its tenant. `calls_tools`: it may end in a call of a tool.
+        """
         return Session(
             self,
             prompt,
@@ -390,7 +391,7 @@ class Router(Carrier):
                 self.report(entry.name, said)
 
     def tick(self) -> None:
-        """Time has passed: leases run out, alarms are due, and requests move. Several times a lease."""
+        """Lets time pass: leases run out, alarms are due, and requests move. Call it several times a lease."""
         now = self.now()
         if now - self._touched >= self._lease / 4:
             # Sessions that wait, or that have a slow client, live too.
@@ -406,7 +407,7 @@ class Router(Carrier):
             self._log.write(self.book.take_log())
 
     async def close(self) -> None:
-        """Ends what still reads from replicas; nothing more is sent to them."""
+        """Ends all streams from replicas, and sends them nothing more."""
         self._closed = True
         tasks = [*self._tasks]
         for task in tasks:
@@ -505,7 +506,7 @@ class Router(Carrier):
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}
-        for_now = {e.number for e in self._entries.values() if now < e.avoided_until} if now < self._shuns else set()
+        for_now = {e.number for e in self._entries.values() if now < e.avoided_until} if now < self._avoids else set()
         for avoided in (never | for_now, never):
             self._do(
                 self.book.arrived(

@@ -88,7 +88,7 @@ def _checked(piece: Any) -> Piece:
 
 
 class _Leg:
-    """A stream of one replica. Its pieces are put into what the session has heard."""
+    """A stream of one replica. Its pieces go to the inbox of the session."""
 
     def __init__(self, session: Session, entry: Entry, call: Call) -> None:
         self.entry = entry
@@ -122,7 +122,7 @@ class _Leg:
                     await stream.aclose()
 
     def close(self) -> None:
-        """Whatever it says from now on is not heard; the engine stops."""
+        """Ignores all further pieces, and stops the engine."""
         self.closed = True
         self._task.cancel()
 
@@ -156,10 +156,10 @@ class _Move:
 
 
 class Session:
-    """One request: to iterate over, once, for its `Piece`s, each token once and in order; the last has a `finish`.
+    """One request. Iterate over it once, for its `Piece`s: each token once and in order; the last has a `finish`.
 
-    Leaving the loop, or cancelling the task that is in it, stops the engines; close it (`aclose`) where Python would
-    take its time. Raises `Failure` when no other replica may be tried. Made by `Router.stream`.
+    The engines stop when the loop is left or its task is cancelled. Close the session (`aclose`) if that must not wait
+    for Python's garbage collection. Raises `Failure` when no other replica may be tried. Made by `Router.stream`.
     """
 
     def __init__(
@@ -393,7 +393,7 @@ class Session:
             raise error if isinstance(error, Failure) else Died(said)
 
     def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> list[Piece]:
-        """It does not go on there."""
+        """Gives up the replica that serves it."""
         if self._move is not None:
             self._stay()
         leg.close()

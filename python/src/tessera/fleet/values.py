@@ -35,7 +35,7 @@ class PlanRequest(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What requests are to a replica, as `Runtime.reported` takes it. Loads add up."""
+    """The load that requests put on a replica, for `Runtime.reported`. Loads add up."""
 
     #: Live requests.
     requests: float = 0
