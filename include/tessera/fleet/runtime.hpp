@@ -158,7 +158,6 @@ class runtime final : private port {
       return std::tie(b.at_s, b.number) < std::tie(a.at_s, a.number);
     }
   };
-  static constexpr abilities no_abilities{false, false, false, false, false, false};
   struct at_replica {
     abilities can{};
     abilities said = no_abilities;  // Those that a note has been about.
@@ -221,6 +220,7 @@ class runtime final : private port {
     }
     const std::uint32_t i = known_.find(e.request);
     if (i != no_index) happens(e, known_[i]);
+    if (e.what == event_kind::refused) forget_offers();  // also if it was on that replica no more
   }
   /// Something happens to a request that is known.
   void happens(const event& e, known& r) noexcept {
