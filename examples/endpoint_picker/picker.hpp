@@ -198,11 +198,11 @@ class picker {
       return d;
     }
     const auto shown = book().shown();
-    const std::uint8_t best = grade(shown, w, e.asks);
+    const auto [worst, best] = grade(shown, w, e.asks);
     if (best == 0) return turn_away(decision::kind::none_ready, counts_.none_ready);
     if (sheds(w.objective) && all_busy(shown)) return turn_away(decision::kind::shed, counts_.shed);
     if (runs_.requests() == settings_.requests) return turn_away(decision::kind::full, counts_.full);
-    exclude(shown, now, [&](fleet::replica_id id) { return gates_[id].grade != best; });
+    if (worst != best) exclude(shown, now, [&, best = best](fleet::replica_id id) { return gates_[id].grade != best; });
     d.place = {e.request, placed(notify(e))};
     if (d.place.where == fleet::no_replica) {
       notify({.what = kind::ended, .request = e.request});
@@ -383,10 +383,10 @@ class picker {
       if (never(e.replica)) notify(e);
     }
   }
-  /// Grades the endpoints that are shown, and returns the best grade. An endpoint fits if it is for this length of
-  /// prompt and can hold the request with all that it may generate.
-  [[nodiscard]] std::uint8_t grade(const fleet::candidates<>& shown, const pick_request& w,
-                                   const fleet::request_view& r) {
+  /// Grades the endpoints that are shown. Returns the worst and the best grade, 0 if none is shown. An endpoint fits if
+  /// it is for this length of prompt and can hold the request with all that it may generate.
+  [[nodiscard]] std::pair<std::uint8_t, std::uint8_t> grade(const fleet::candidates<>& shown, const pick_request& w,
+                                                            const fleet::request_view& r) {
     if (w.subset != nullptr) {
       ++subset_;
       for (const std::string& where : *w.subset) {
@@ -397,6 +397,7 @@ class picker {
     const std::size_t model = known == models_.end() ? models_.size() : known->second;
     const tessera::blocks needs = tessera::blocks_for(r.prompt, settings_.block_size);
     const tessera::blocks grows_to = tessera::blocks_for(r.prompt + r.limit, settings_.block_size);
+    std::uint8_t worst = 2;
     std::uint8_t best = 0;
     for (std::size_t i = 0; i != shown.size(); ++i) {
       const fleet::view& v = shown[i];
@@ -405,24 +406,26 @@ class picker {
           g.opens && (g.model == 0 || model == 0 || g.model == model) && (w.subset == nullptr || g.subset == subset_);
       const bool fits = v.from <= needs && needs < v.to && grows_to <= v.capacity;
       g.grade = !may ? 0 : fits ? 2 : 1;
+      worst = std::min(worst, g.grade);
       best = std::max(best, g.grade);
     }
-    return best;
+    return {worst, best};
   }
   /// Adds the endpoints for retries: the least load of those with this grade, and equals in turn. Controllers choose
   /// one endpoint and have no second choice.
   void add_others(decision& d, const fleet::candidates<>& shown, std::uint8_t grade) {
+    const std::size_t most = settings_.choices - 1;
+    const std::size_t first = d.place.request % slots_.size();
     others_.clear();
-    for (std::size_t i = 0; i != shown.size() && settings_.choices > 1; ++i) {
+    for (std::size_t i = 0; i != shown.size() && most != 0; ++i) {
       const fleet::view& v = shown[i];
       if (gates_[v.id].grade != grade || v.id == d.place.where) continue;
-      others_.emplace_back(v.kv_held + v.waiting_blocks, (v.id + d.place.request) % slots_.size(), v.id);
+      const std::tuple other{v.kv_held + v.waiting_blocks, v.id < first ? v.id + slots_.size() : v.id, v.id};
+      if (others_.size() == most && others_.back() < other) continue;
+      if (others_.size() == most) others_.pop_back();
+      others_.insert(std::upper_bound(others_.begin(), others_.end(), other), other);
     }
-    const std::size_t n = std::min(settings_.choices - 1, others_.size());
-    std::partial_sort(others_.begin(), others_.begin() + static_cast<std::ptrdiff_t>(n), others_.end());
-    for (const auto& [load, turn, id] : std::span{others_}.first(n)) {
-      d.destination.append(",").append(slots_[id].is.where);
-    }
+    for (const auto& [load, turn, id] : others_) d.destination.append(",").append(slots_[id].is.where);
   }
   [[nodiscard]] bool current(const scrape_target& t) const noexcept {
     return t.id < slots_.size() && slots_[t.id].used && slots_[t.id].life == t.life;
@@ -518,7 +521,7 @@ class picker {
   std::vector<endpoint> wanted_;
   std::map<std::string, std::int64_t, std::less<>> objectives_;
   std::unordered_map<std::string, fleet::replica_id> by_address_;                  // Endpoints that are listed.
-  std::vector<std::tuple<tessera::blocks, std::uint64_t, std::uint64_t>> others_;  // Load, turn and number, to sort.
+  std::vector<std::tuple<tessera::blocks, std::uint64_t, std::uint64_t>> others_;  // Load, turn and number; the least.
   std::map<std::string, std::uint64_t> notes_;                                     // How often each was made.
   std::uint64_t lives_ = 0;
   std::uint64_t subset_ = 0;

@@ -114,6 +114,14 @@ TEST_CASE("each controller does what the list of them says, and nothing else") {
         e.asks.is = draw() % 2 == 0 ? phase::reasoning : phase::answering;
         all.tell(e);
       }
+      // Then half of the replicas become free at once.
+      for (auto r = all.at.begin(); step % 500 == 499 && r != all.at.end();) {
+        const auto here = r++;
+        if (here->second.where >= 3) continue;
+        const request_id ends = here->first;
+        all.at.erase(here);
+        all.tell({.what = event_kind::ended, .request = ends});
+      }
       if (all.at.empty()) continue;
       auto r = all.at.lower_bound(draw() % next);
       if (r == all.at.end()) r = all.at.begin();

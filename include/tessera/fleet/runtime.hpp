@@ -436,6 +436,7 @@ class runtime final : private port {
   [[nodiscard]] candidates<> replicas(const request_view& r) noexcept override {
     const std::uint32_t i = known_.find(r.id);
     const replica_id avoid = i == no_index ? no_replica : known_[i].avoid;
+    if (avoid == no_replica && offered_.empty() && !settings_.keeps_to_share) return book_.shown();
     const auto open = [&](const view& v) noexcept { return !at_[v.id].excluded && v.id != avoid; };
     candidates<> all{nullptr, nullptr, 0};
     if (settings_.keeps_to_share) {
