@@ -82,14 +82,16 @@ TEST_CASE("fleet runtime: offers before a refusal say where the request may go i
   f("1 arrived request=7 prompt=320");
   f("1 offers replica=1 excluded=1");
   CHECK(f("1 refused request=7 replica=0") == lines{"> place replica=2 request=7"});
-  CHECK(f("2 arrived request=8 prompt=320") == lines{"> place replica=0 request=8"});
-  CHECK(f("2 arrived request=9 prompt=320") == lines{"> place replica=1 request=9"});
+  CHECK(f("2 arrived request=8 prompt=320") == lines{"> place replica=1 request=8"});
+  CHECK(f("2 arrived request=9 prompt=320") == lines{"> place replica=0 request=9"});
   // Also where the request is there no more, or is not known.
   for (const char* refusal : {"3 refused request=7 replica=1", "3 refused request=99 replica=1"}) {
-    f("3 offers replica=0 excluded=1");
-    f("3 offers replica=1 excluded=1");
+    for (const char* line :
+         {"3 offers replica=0 excluded=1", "3 offers replica=1 excluded=1", "3 offers replica=2 excluded=1"})
+      f(line);
     CHECK(f(refusal).empty());
-    CHECK(f("3 arrived request=10 prompt=16") == lines{"> place replica=0 request=10"});
+    f("3 arrived request=10 prompt=16");
+    CHECK(f.rt.find(10)->where != fleet::no_replica);
     f("3 ended request=10");
   }
 }
