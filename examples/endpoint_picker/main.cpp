@@ -8,9 +8,9 @@
 //     SIGTERM, SIGINT   no new streams; those that are there end, or are cut off after --drain; then 0
 
 #include "../../tools/tool.hpp"
+#include "controllers.hpp"
 #include "endpoints.hpp"
 #include "picker.hpp"
-#include "policies.hpp"
 #include "scraper.hpp"
 #include "server.hpp"
 
@@ -29,6 +29,7 @@
 #include <system_error>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 namespace {
 
@@ -87,10 +88,10 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--endpoints", file, "JSON file of the endpoints; read again when it changes")->required();
   app.add_option("--listen", serve.listen, "IP:PORT for gRPC; port 0: any that is free");
-  app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names, ", ")));
+  app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names(), ", ")));
   app.add_option("--seed", choose.seed, "For policies that draw: another one for each picker");
   const CLI::Option* expected_given = app.add_option(
-      "--expected", choose.expected, "fill_to_level: requests that other pickers send between report and choice");
+      "--expected", choose.expected, "fill-to-level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
   app.add_option("--reasons", choose.reasons, "Whether requests that do not say so reason first");
   app.add_flag("--alone", choose.alone,
@@ -134,9 +135,15 @@ int main(int argc, char** argv) {
     require<double>(0.1, 100, choose.bytes_per_token, "--bytes-per-token");
     require<double>(0, 1, choose.shed_kv, "--shed-kv");
     require<double>(0, 1e6, choose.expected, "--expected");
-    if (expected_given->count() != 0 && choose.policy != "fill_to_level") {
+    const std::string asked = std::exchange(choose.policy, name_now(choose.policy));
+    const tessera::sim::named_controller* const by = tessera::sim::find_controller(choose.policy);
+    if (by == nullptr) {
+      throw tessera::sim::usage_error{fmt::format("--policy: one of {} is expected, not {}",
+                                                  fmt::join(policy_names(), ", "), tessera::sim::shown(asked))};
+    }
+    if (expected_given->count() != 0 && choose.policy != "fill-to-level") {
       throw tessera::sim::usage_error{
-          fmt::format("--expected goes with --policy fill_to_level, not with {}", tessera::sim::shown(choose.policy))};
+          fmt::format("--expected goes with --policy fill-to-level, not with {}", tessera::sim::shown(choose.policy))};
     }
     require<std::int64_t>(1, 1 << 20, block_size, "--block-size");
     require<std::size_t>(1, 64, choose.choices, "--choices");
@@ -155,10 +162,6 @@ int main(int argc, char** argv) {
     if (serve.certificate.empty() != serve.key.empty()) {
       throw tessera::sim::usage_error{"--tls-certificate and --tls-key are expected together"};
     }
-    if (!policy_of(choose.policy, 1, 0)) {
-      throw tessera::sim::usage_error{fmt::format("--policy: one of {} is expected, not {}",
-                                                  fmt::join(policy_names, ", "), tessera::sim::shown(choose.policy))};
-    }
     choose.silence = tessera::duration{silence};
     choose.lease = tessera::duration{lease > 0 ? lease : answer_silence + request_time};
     choose.block_size = tessera::tokens{block_size};
@@ -176,6 +179,8 @@ int main(int argc, char** argv) {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
 
     picker book{choose};
+    if (asked != choose.policy) say(fmt::format("--policy {} is now --policy {}", asked, choose.policy));
+    say(describe(*by));
     auto look = look_of(file);
     book.list(read_endpoints(file, tessera::sim::read_file(file), choose.endpoints));
     server runs{book, serve};

@@ -223,7 +223,7 @@ class stream {
   }
   void response_headers(received& m, time_point now) {
     if (at_ != at::waiting) return out_of_order();
-    if (!m.served.empty()) picker_.served(*place_, m.served, asks(), now);
+    if (!m.served.empty()) picker_.served(*place_, m.served, now);
     at_ = at::response;
     sends_ = part::response_headers;
     if (m.end_of_stream) finish(now);

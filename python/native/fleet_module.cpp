@@ -88,8 +88,8 @@ nb::tuple words(const Names& all) {
 NB_MODULE(_fleet, m) {
   using namespace tessera_python;
   m.doc() = "Controllers in front of engines; use tessera.fleet.";
-  m.attr("controllers") = words(controllers);
-  m.attr("moves") = words(move_names);
+  m.attr("controllers") = words(ts::sim::controllers);
+  m.attr("moves") = words(ts::sim::move_names);
 
   nb::class_<event_value>(m, "Event", "What has happened, as a value.")
       .def(nb::init<const std::string&, double, const nb::kwargs&>(), nb::arg("kind"), nb::arg("at"),

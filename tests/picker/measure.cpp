@@ -43,8 +43,8 @@ TEST_CASE("what a decision costs inside", "[.measure]") {
   using namespace endpoint_picker;
   for (const std::size_t n : {std::size_t{64}, std::size_t{1024}}) {
     const std::pair<const char*, bool> cases[] = {
-        {"shortest_queue", false}, {"least_load", false},   {"phi", false},
-        {"phi_time", false},       {"power_of_two", false}, {"least_load", true}};
+        {"shortest-queue", false}, {"least-load", false},   {"phi", false},
+        {"phi-time", false},       {"power-of-two", false}, {"least-load", true}};
     for (const auto& [policy, named] : cases) {  // named: all name a model, every other one another
       picker p{{.policy = policy, .endpoints = n, .requests = 4096}};
       endpoint_list list;

@@ -3,15 +3,20 @@
 // The book behind all streams: endpoints that come, report, restart, drain and come back; which of them are chosen.
 
 #include "picker.hpp"
+#include "controllers.hpp"
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -84,9 +89,9 @@ TEST_CASE("an engine that does not say its room has it from the file") {
 }
 
 TEST_CASE("a burst spreads though no report comes, by every policy that looks at loads") {
-  for (const char* const name : policy_names) {
+  for (const std::string_view name : policy_names()) {
     INFO(name);
-    picker p{{.policy = name}};
+    picker p{{.policy = std::string{name}}};
     p.list(some(4));
     all_report(p, idle, 0);
     std::map<std::string, int> to;
@@ -96,13 +101,35 @@ TEST_CASE("a burst spreads though no report comes, by every policy that looks at
       ++to[first_of(d.destination)];
     }
     CHECK(to.size() == 4);
-    const bool looks = std::string_view{name} != "random" && std::string_view{name} != "power_of_two" &&
-                       std::string_view{name} != "fill_to_level" && std::string_view{name} != "least_kv";
-    if (looks) {
+    constexpr std::string_view others[] = {"random",   "power-of-two",    "fill-to-level",
+                                           "least-kv", "bounded-hashing", "dual-map"};
+    if (std::find(std::begin(others), std::end(others), name) == std::end(others)) {
       for (const auto& [where, n] : to) CHECK(n == 10);
     }
   }
-  CHECK_FALSE(policy_of("no_such", 1, 0));
+}
+
+TEST_CASE("policies have the names of controllers, and what they were called before is still understood") {
+  for (const char* former : {"shortest_queue", "least_kv", "least_load", "power_of_two", "phi", "phi_time", "pascal",
+                             "fill_to_level", "round_robin", "random", "cascade", "due_first"}) {
+    INFO(former);
+    CHECK(tessera::sim::find_controller(name_now(former)) != nullptr);
+  }
+  CHECK(name_now("round_robin") == "in-turn");
+  for (const std::string_view name : policy_names()) CHECK(name_now(std::string{name}) == name);
+  CHECK_THROWS_AS(picker{{.policy = "no-such"}}, std::invalid_argument);
+}
+
+TEST_CASE("what a gateway has no message for is said to be left out") {
+  const auto line = [](const char* name) { return describe(*tessera::sim::find_controller(name)); };
+  CHECK(line("least-load") == "least-load places requests, and does nothing else");
+  CHECK(line("llumnix") == "llumnix places requests; its other actions are left out: move");
+  CHECK(line("due-first") ==
+        "due-first places requests; its other actions are left out: move set_role set_length_range "
+        "set_prefill_budget plan");
+  CHECK(line("prefix-affinity") ==
+        "prefix-affinity places requests, and does nothing else; no endpoint says what it has cached, so prefixes do "
+        "not count");
 }
 
 TEST_CASE("fallbacks are others, in the order of rank, as many as there are") {
@@ -171,7 +198,7 @@ TEST_CASE("what may be shed is shed when all that could take it are busy, and no
 }
 
 TEST_CASE("what is one's own in a report counts once") {
-  picker p{{.policy = "shortest_queue"}};
+  picker p{{.policy = "shortest-queue"}};
   p.list(some(1));
   all_report(p, idle, 0);
   const decision d = p.pick({.token_ids = 160}, at(0));
@@ -188,7 +215,7 @@ TEST_CASE("what is one's own in a report counts once") {
 TEST_CASE("a system prompt that all requests have is counted once") {
   // 20 requests of 1,600 tokens hold 100 blocks and 5 more each: no answer says what was cached.
   const bool alone = GENERATE(true, false);
-  picker p{{.policy = "least_load", .alone = alone}};
+  picker p{{.policy = "least-load", .alone = alone}};
   p.list(some(1));
   all_report(p, idle, 0);
   std::vector<decision> all;
@@ -208,7 +235,7 @@ TEST_CASE("a system prompt that all requests have is counted once") {
 }
 
 TEST_CASE("a picker that is alone counts only its own load, however old a report is") {
-  picker p{{.policy = "shortest_queue", .alone = true}};
+  picker p{{.policy = "shortest-queue", .alone = true}};
   p.list(some(2));
   all_report(p, idle, 0);
   const decision d = p.pick({.token_ids = 160}, at(0));
@@ -305,10 +332,10 @@ TEST_CASE("when the gateway's first choice did not answer, the request is where 
   decision d = p.pick({.token_ids = 160}, at(0));
   const std::string first = first_of(d.destination);
   const std::string second = d.destination.substr(first.size() + 1);
-  p.served(d.place, second, {.token_ids = 160}, at(1));
+  p.served(d.place, second, at(1));
   CHECK(endpoint_of(p, first)["own"] == 0);
   CHECK(endpoint_of(p, second)["own"] == 1);
-  p.served(d.place, "10.9.9.9:80", {}, at(1));  // an unknown address is no endpoint
+  p.served(d.place, "10.9.9.9:80", at(1));  // an unknown address is no endpoint
   CHECK(endpoint_of(p, second)["own"] == 1);
   p.release(d.place);
   CHECK(p.size() == 0);
@@ -353,7 +380,8 @@ TEST_CASE("random lives of endpoints and requests: none goes to an endpoint that
     INFO("seed " << seed);
     std::mt19937_64 draw{seed};
     const auto below = [&](std::uint64_t n) { return static_cast<int>(draw() % n); };
-    picker p{{.policy = policy_names[seed % policy_names.size()], .endpoints = 6, .requests = 20}};
+    const auto names = policy_names();
+    picker p{{.policy = std::string{names[seed % names.size()]}, .endpoints = 6, .requests = 20}};
     std::set<std::string> in_file;
     std::vector<ticket> live;
     std::map<std::string, double> started;

@@ -449,12 +449,12 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
     CHECK(all.find(part) != std::string::npos);
     CHECK(all.find("exit code 2") != std::string::npos);
   };
-  says(refusal({"--policy", "best"}), "--policy: one of shortest_queue, least_kv");
+  says(refusal({"--policy", "best"}), "--policy: one of least-load, least-kv");
   says(refusal({"--choices", "0"}), "--choices: a number from 1 to 64 is expected");
   says(refusal({"--drain", "nan"}), "--drain: a number from 0 to");
   says(refusal({"--shed-kv", "2"}), "--shed-kv: a number from 0 to 1 is expected");
   says(refusal({"--policy", "fill_to_level", "--expected", "1e9"}), "--expected: a number from 0 to 1000000");
-  says(refusal({"--expected", "3"}), "--expected goes with --policy fill_to_level, not with 'least_load'");
+  says(refusal({"--expected", "3"}), "--expected goes with --policy fill-to-level, not with 'least-load'");
   says(refusal({"--silence", "x"}), "a number is expected");
   says(refusal({"--no-such-option"}), "--no-such-option");
   for (const char* const listen : {"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:", "127.0.0.1", ":80", "a:80x"}) {
@@ -465,6 +465,16 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
   says(refusal({"--listen", "127.0.0.1:" + std::to_string(engine.port())}), "cannot listen on 127.0.0.1:");
   says(refusal({}, "{\"endpoints\": 3}"), ":1:15: expected an array of endpoints, found '3'");
   says(refusal({"--endpoints", "/no/such/file"}), "/no/such/file: expected a readable file");
+}
+
+TEST_CASE("at start the picker says what it leaves out of its policy, and the name now of a former one") {
+  fake_engine engine;
+  picker_process p{{engine.where()}, {"--policy", "round_robin"}};
+  CHECK(p.errors() ==
+        "endpoint_picker: --policy round_robin is now --policy in-turn\n"
+        "endpoint_picker: in-turn places requests, and does nothing else\n");
+  picker_process q{{engine.where()}, {"--policy", "llumnix"}};
+  CHECK(q.errors() == "endpoint_picker: llumnix places requests; its other actions are left out: move\n");
 }
 
 TEST_CASE("streams that do not end are cut off when the time to drain is over") {

@@ -73,6 +73,29 @@ TEST_CASE("fleet runtime: a replica that refuses is passed, unless it is the onl
   CHECK(f("2 refused request=7 replica=1") == lines{"> place replica=1 request=7"});
 }
 
+TEST_CASE("fleet runtime: offers before a refusal say where the request may go instead, and no longer") {
+  queue by;
+  told f{by};
+  for (const char* line : {"0 joined replica=0 number=1 capacity=100", "0 joined replica=1 number=1 capacity=100",
+                           "0 joined replica=2 number=1 capacity=100"})
+    f(line);
+  f("1 arrived request=7 prompt=320");
+  f("1 offers replica=1 excluded=1");
+  CHECK(f("1 refused request=7 replica=0") == lines{"> place replica=2 request=7"});
+  CHECK(f("2 arrived request=8 prompt=320") == lines{"> place replica=1 request=8"});
+  CHECK(f("2 arrived request=9 prompt=320") == lines{"> place replica=0 request=9"});
+  // Also where the request is there no more, or is not known.
+  for (const char* refusal : {"3 refused request=7 replica=1", "3 refused request=99 replica=1"}) {
+    for (const char* line :
+         {"3 offers replica=0 excluded=1", "3 offers replica=1 excluded=1", "3 offers replica=2 excluded=1"})
+      f(line);
+    CHECK(f(refusal).empty());
+    f("3 arrived request=10 prompt=16");
+    CHECK(f.rt.find(10)->where != fleet::no_replica);
+    f("3 ended request=10");
+  }
+}
+
 TEST_CASE("fleet runtime: a request that a living replica has lost is on none until it arrives again") {
   queue by;
   told f{by};

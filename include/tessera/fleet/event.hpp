@@ -30,7 +30,8 @@ enum class event_kind : std::uint8_t {
   role_changed,  ///< `replica` has the role that it was told to take.
   serves,        ///< `replica` serves requests of at least `low` and fewer than `high` blocks.
   // Requests.
-  offers,       ///< Before `arrived`: `replica` has `count` tokens of the prompt cached; or it is `excluded`.
+  /// Before `arrived` or `refused`: `replica` has `count` tokens of the prompt cached; or it is `excluded`.
+  offers,
   arrived,      ///< `asks` is to be placed; again, if its replica has died. Its `generated` tokens stay as they are.
   refused,      ///< `replica` does not take `request`: it is placed anew.
   lost,         ///< `request` is on `replica` no more, which may live. It is on none until it has `arrived` again.

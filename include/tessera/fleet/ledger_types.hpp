@@ -30,6 +30,9 @@ struct abilities {
   friend constexpr bool operator==(const abilities&, const abilities&) noexcept = default;
 };
 
+/// An engine that serves requests, and nothing else.
+inline constexpr abilities no_abilities{false, false, false, false, false, false};
+
 /// What a replica is, as it joins.
 struct replica {
   blocks capacity{};                          ///< Its KV blocks.

@@ -158,7 +158,6 @@ class runtime final : private port {
       return std::tie(b.at_s, b.number) < std::tie(a.at_s, a.number);
     }
   };
-  static constexpr abilities no_abilities{false, false, false, false, false, false};
   struct at_replica {
     abilities can{};
     abilities said = no_abilities;  // Those that a note has been about.
@@ -221,6 +220,7 @@ class runtime final : private port {
     }
     const std::uint32_t i = known_.find(e.request);
     if (i != no_index) happens(e, known_[i]);
+    if (e.what == event_kind::refused) forget_offers();  // also if it was on that replica no more
   }
   /// Something happens to a request that is known.
   void happens(const event& e, known& r) noexcept {
@@ -436,6 +436,7 @@ class runtime final : private port {
   [[nodiscard]] candidates<> replicas(const request_view& r) noexcept override {
     const std::uint32_t i = known_.find(r.id);
     const replica_id avoid = i == no_index ? no_replica : known_[i].avoid;
+    if (avoid == no_replica && offered_.empty() && !settings_.keeps_to_share) return book_.shown();
     const auto open = [&](const view& v) noexcept { return !at_[v.id].excluded && v.id != avoid; };
     candidates<> all{nullptr, nullptr, 0};
     if (settings_.keeps_to_share) {

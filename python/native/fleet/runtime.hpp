@@ -2,12 +2,12 @@
 #pragma once
 
 #include "checks.hpp"
-#include "controllers.hpp"
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/fleet/following.hpp>
 #include <tessera/fleet/log.hpp>
 #include <tessera/fleet/runtime.hpp>
+#include <tessera/sim/cluster/named_controllers.hpp>
 
 #include <nanobind/nanobind.h>
 
@@ -30,6 +30,9 @@
 /// `fleet::runtime` as Python has it: events in, actions out, and what is in the book.
 
 namespace tessera_python {
+
+namespace control = tessera::control;
+using ts::sim::controller_settings;
 
 inline nb::object number_or_none(std::uint64_t n, std::uint64_t none) {
   return n == none ? nb::object{nb::none()} : nb::object{nb::int_(n)};
@@ -190,7 +193,7 @@ class runtime {
                                                .quantum = ts::tokens{count(quantum, "quantum")}},
                                       .router = {.router = settings_.router, .routers = settings_.routers},
                                       .keeps_to_share = shares};
-    by_ = make_controller(controller, settings_);
+    by_ = ts::sim::make_controller(controller, settings_);
     fleet::controller* asked = by_.get();
     if (follows) {
       follows_memory_.emplace(ts::storage_for<fleet::following>({}));
@@ -303,7 +306,7 @@ class runtime {
 
   /// The traffic as it was when the last plan was asked for; None if the controller keeps no sample.
   [[nodiscard]] nb::object sample() const {
-    const auto* plans = dynamic_cast<const layouts*>(by_.get());
+    const auto* plans = dynamic_cast<const fleet::layout_controller<>*>(by_.get());
     if (plans == nullptr) return nb::none();
     const fleet::traffic_sample& s = plans->sample();
     nb::list requests;
@@ -411,7 +414,7 @@ class runtime {
   nb::list take(const fleet::event& e) { return listed(notify(e)); }
 
   controller_settings settings_;
-  made by_;
+  std::shared_ptr<fleet::controller> by_;
   std::optional<ts::owned_storage<fleet::following_limits>> follows_memory_;
   std::optional<fleet::following> follows_;
   std::optional<ts::owned_storage<fleet::runtime_limits>> storage_;

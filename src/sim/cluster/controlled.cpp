@@ -41,12 +41,6 @@ namespace {
 /// Orders the alarms about plans.
 constexpr std::uint64_t planning = std::numeric_limits<std::uint64_t>::max();
 
-void call_about_plan(cluster& c, double delay_s, std::uint64_t plan) {
-  const std::uint64_t before = c.alarms_are_of(planning);
-  c.call_after(delay_s, plan);
-  c.alarms_are_of(before);
-}
-
 }  // namespace
 
 /// The port of a controller that sees every instance as it is. Its actions are carried out at once.
@@ -127,7 +121,7 @@ class controlled::all_seeing final : public fleet::port {
     if (!at->is_made) {
       at->layout = by_.plans(number);
       at->is_made = true;
-      if (c.options().plan_s > 0) return call_about_plan(c, c.options().plan_s, number);
+      if (c.options().plan_s > 0) return c.call_after(c.options().plan_s, number, planning);
     }
     const asked_plan made = std::move(*at);
     plans_.erase(at);
@@ -263,7 +257,7 @@ class controlled::all_seeing final : public fleet::port {
     if (!by_.plans) return status::refused;
     if (find_plan(number) != plans_.end()) return status::busy;
     plans_.push_back({.number = number});
-    call_about_plan(*c_, 0, number);  // not from within a call of the controller
+    c_->call_after(0, number, planning);  // not from within a call of the controller
     return status::ok;
   }
   void note(fleet::request_id, fleet::replica_id, const fleet::short_text&) noexcept override {}

@@ -24,12 +24,6 @@ namespace {
 /// Orders the alarms at which an instance has its role.
 constexpr std::uint64_t about_roles = std::numeric_limits<std::uint64_t>::max() - 1;
 
-void call_about_role(cluster& c, double delay_s, std::uint64_t change) {
-  const std::uint64_t before = c.alarms_are_of(about_roles);
-  c.call_after(delay_s, change);
-  c.alarms_are_of(before);
-}
-
 }  // namespace
 
 routers::router::router(seated_controller what, const fleet::runtime_limits& l, const fleet::runtime_settings& s)
@@ -89,7 +83,7 @@ fleet::replica_id routers::notify(cluster& c, std::size_t k, const fleet::event&
       }
       case fleet::action_kind::set_role:
         changing_.push_back({k, a.replica});
-        call_about_role(c, how_.action_s, changing_.size() - 1);
+        c.call_after(how_.action_s, changing_.size() - 1, about_roles);
         if (run_watcher* const watcher = c.options().watcher) {
           watcher->note(c.now_s(), fmt::format("instance {} becomes a {} worker", a.replica, to_string(a.role)));
         }

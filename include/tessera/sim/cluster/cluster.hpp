@@ -172,7 +172,11 @@ class cluster {
   void show_role(std::size_t i, control::role role) noexcept { views_[i].role = role; }
 
   /// Calls the control's `alarm(what)` after `delay_s` seconds.
-  void call_after(double delay_s, std::uint64_t what) { alarms_.push({now_s_ + delay_s, alarms_set_++, what, owner_}); }
+  void call_after(double delay_s, std::uint64_t what) { call_after(delay_s, what, owner_); }
+  /// The same for an owner of its own, see `alarms_are_of`.
+  void call_after(double delay_s, std::uint64_t what, std::uint64_t owner) {
+    alarms_.push({now_s_ + delay_s, alarms_set_++, what, owner});
+  }
   /// Several controls may take turns under one: `owner` says which of them orders alarms from now on. It is 0 at first.
   /// Returns the owner before.
   std::uint64_t alarms_are_of(std::uint64_t owner) noexcept { return std::exchange(owner_, owner); }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "checks.hpp"
-
 #include <tessera/control/flow_controller.hpp>
+#include <tessera/core/clock.hpp>
+#include <tessera/core/storage.hpp>
+#include <tessera/core/units.hpp>
 #include <tessera/fleet/layout_controller.hpp>
 #include <tessera/fleet/llumnix.hpp>
 #include <tessera/fleet/placing.hpp>
@@ -33,6 +34,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,27 +42,26 @@
 #include <vector>
 
 /// @file
-/// The controllers that a router runs, by name. To add one, write a line in `controllers`.
+/// The controllers that routers in front of engines run, by name: those of `tessera.fleet` in Python, and the endpoint
+/// picker. No simulated cluster is needed. To add a controller, write a line in `controllers`.
 
-namespace tessera_python {
-
-namespace control = tessera::control;
-namespace placement = tessera::placement;
+TESSERA_NAMESPACE_BEGIN
+namespace sim {
 
 /// What work costs, in seconds.
 struct headroom_costs {
   double prompt_square_s = 0;    ///< For each token of a prompt, times the tokens of the prompt.
   double prompt_token_s = 1e-4;  ///< For each token of a prompt.
-  ts::duration ttft{1.0};        ///< The time to first token that is aimed at.
+  duration ttft{1.0};            ///< The time to first token that is aimed at.
   fleet::linear_speed decode{};  ///< A step that decodes.
 };
 
 /// What controllers are made with.
 struct controller_settings {
   std::size_t replicas = 64;           ///< Their numbers are below this.
-  ts::tokens block_size{16};           ///< Tokens of a block.
-  ts::blocks tight{};                  ///< A replica with fewer free blocks gives requests away.
-  ts::blocks demand{};                 ///< Fewer free blocks than this are stranded.
+  tokens block_size{16};               ///< Tokens of a block.
+  blocks tight{};                      ///< A replica with fewer free blocks gives requests away.
+  blocks demand{};                     ///< Fewer free blocks than this are stranded.
   std::uint64_t seed = 1;              ///< For random choices.
   double bound = 1.25;                 ///< For affinity.
   double expected = 0;                 ///< What other routers send meanwhile; 0: as the runtime says.
@@ -69,11 +70,16 @@ struct controller_settings {
   std::uint64_t cooldown = 20;         ///< The same, in epochs.
   std::uint64_t router = 0;            ///< Which router of how many.
   std::uint64_t routers = 1;           ///< How many.
-  std::optional<std::string> moves{};  ///< How requests that run move; none: as the controller does by itself.
+  std::optional<std::string> moves{};  ///< How requests that run move, see `move_names`; none: as the controller does.
   std::size_t requests = 4096;         ///< Requests at a time.
   headroom_costs costs{};              ///< What work costs, for headroom.
   bool prefixes = false;               ///< Requests share prefixes, for headroom.
 };
+
+/// The names of `controller_settings::moves`.
+inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
+
+namespace detail {
 
 // -- placements that are of routers only
 
@@ -91,7 +97,7 @@ struct by_time {
   template <class V>
   struct all_left {
     const V& all;
-    ts::blocks needs;
+    blocks needs;
     left operator[](std::size_t i) const noexcept {
       const fleet::view& v = all[i];
       // In the same order between -1 and 1.
@@ -101,7 +107,7 @@ struct by_time {
     [[nodiscard]] std::size_t size() const noexcept { return all.size(); }
   };
   placement::highest_phi highest{};
-  ts::blocks needs{};  ///< Blocks of the prompt that is placed.
+  blocks needs{};  ///< Blocks of the prompt that is placed.
 
   template <class V>
   std::size_t operator()(const V& all) noexcept {
@@ -111,19 +117,19 @@ struct by_time {
 
 // -- by name
 
-using policy =
+using any_placement =
     std::variant<placement::least_load, placement::least_kv, placement::join_shortest_queue, placement::round_robin,
                  placement::random, placement::power_of_two, placement::fill_to_level<>, placement::highest_phi,
                  placement::pascal_arrival, placement::lmetric, placement::prefix_affinity, placement::bounded_hashing,
                  placement::dual_map, by_time, by_length>;
-using mover = std::variant<placement::stay, placement::migrate_when_tight, placement::migrate_to_headroom,
-                           placement::pascal_migrate_adaptively, placement::stay_in_range>;
+using any_migration = std::variant<placement::stay, placement::migrate_when_tight, placement::migrate_to_headroom,
+                                   placement::pascal_migrate_adaptively, placement::stay_in_range>;
 
 /// A placement policy, and which replicas it may choose from: prompts are computed elsewhere than in the decode pool,
 /// as long as there is elsewhere. Stages take what is in their range, as long as there is a stage for it.
 class places_by {
  public:
-  places_by(policy by, const controller_settings& s)
+  places_by(any_placement by, const controller_settings& s)
       : by_{std::move(by)}, block_size_{s.block_size}, told_{s.expected}, kept_(s.replicas) {}
 
   double expected = 0;  ///< What other routers send meanwhile, as the runtime says.
@@ -136,7 +142,7 @@ class places_by {
         by_);
   }
   std::size_t operator()(const fleet::candidates<>& all, const fleet::request_view& r) noexcept {
-    const ts::blocks size = ts::blocks_for(r.length(), block_size_);
+    const blocks size = blocks_for(r.length(), block_size_);
     const auto prefills = [](const fleet::view& v) noexcept { return v.role != control::role::decode; };
     const auto any = [](const fleet::view&) noexcept { return true; };
     if (std::holds_alternative<by_length>(by_)) {
@@ -156,7 +162,7 @@ class places_by {
     [[nodiscard]] std::size_t size() const noexcept { return kept.size(); }
   };
   template <class May>
-  std::size_t choose(const fleet::candidates<>& all, May may, ts::blocks size) noexcept {
+  std::size_t choose(const fleet::candidates<>& all, May may, blocks size) noexcept {
     std::size_t n = 0;
     for (std::size_t i = 0; i != all.size(); ++i) {
       if (may(all[i])) kept_[n++] = i;
@@ -172,8 +178,8 @@ class places_by {
     return k < n ? kept_[k] : placement::nowhere;
   }
 
-  policy by_;
-  ts::tokens block_size_;
+  any_placement by_;
+  tokens block_size_;
   double told_;
   std::vector<std::size_t> kept_;
 };
@@ -181,10 +187,9 @@ class places_by {
 /// A migration policy. A request that decodes at a prefill replica goes on at the replica of another role with the
 /// least load, among those with room. All others follow the policy.
 struct moves_by {
-  mover by{};
+  any_migration by{};
 
-  std::size_t operator()(const fleet::candidates<>& all, std::size_t current, ts::blocks grows,
-                         ts::blocks moves) noexcept {
+  std::size_t operator()(const fleet::candidates<>& all, std::size_t current, blocks grows, blocks moves) noexcept {
     if (all[current].role != control::role::prefill) {
       return std::visit([&](auto& m) noexcept { return m(all, current, grows, moves); }, by);
     }
@@ -210,7 +215,7 @@ class with_roles final : public fleet::controller {
         known_(s.replicas),
         workers_(s.replicas),
         memory_(control::flow_controller::required_bytes({.workers = s.replicas})) {
-    ts::arena arena{memory_};
+    arena arena{memory_};
     decides_.emplace(arena, control::flow_controller::limits{.workers = s.replicas},
                      control::flow_controller::settings{.theta = s.theta, .cooldown = s.cooldown});
   }
@@ -240,7 +245,7 @@ class with_roles final : public fleet::controller {
     }
     if (const auto change = decides_->decide(workers_)) {
       known& k = known_[change->worker];
-      k.changes = ts::ok(p.set_role(change->worker, change->to));
+      k.changes = ok(p.set_role(change->worker, change->to));
       if (k.changes) k.last.role = change->to;
     }
     p.wake_after(epoch_s_, 0);
@@ -268,34 +273,42 @@ class with_roles final : public fleet::controller {
 
   placing_by_name places_;
   double epoch_s_;
-  ts::blocks demand_;
+  blocks demand_;
   std::vector<known> known_;
   std::vector<control::worker> workers_;
   std::vector<std::byte> memory_;
   std::optional<control::flow_controller> decides_;
 };
 
-// -- the list
+// -- to make them
+
+/// What controllers do besides placing.
+inline constexpr fleet::action_kind only_moves[] = {fleet::action_kind::move};
+inline constexpr fleet::action_kind moves_and_roles[] = {fleet::action_kind::move, fleet::action_kind::set_role};
+inline constexpr fleet::action_kind whole_layout[] = {fleet::action_kind::move, fleet::action_kind::set_role,
+                                                      fleet::action_kind::set_length_range,
+                                                      fleet::action_kind::set_prefill_budget, fleet::action_kind::plan};
 
 using made = std::shared_ptr<fleet::controller>;
 
-/// A controller by its name: as `replay` has it, where the same is there.
-struct named_controller {
-  std::string_view name;
-  made (*make)(const controller_settings&);
-};
+/// The index of a name among `all`. @throws std::invalid_argument, which says what there is.
+inline std::size_t index_of(std::string_view name, std::span<const std::string_view> all, const char* what) {
+  std::string allowed;
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    if (all[i] == name) return i;
+    allowed.append(i == 0 ? "" : ", ").append(all[i]);
+  }
+  throw std::invalid_argument{std::string{what} + " is one of " + allowed + ", not " + std::string{name}};
+}
 
 /// A placement policy by name, with pools. @param moves how requests move where the settings do not say.
-inline made make_placing(policy by, const controller_settings& s, std::optional<mover> moves = {}) {
-  const std::pair<std::string_view, mover> movers[] = {
-      {"none", placement::stay{}},
-      {"when_tight", placement::migrate_when_tight{.headroom = s.tight}},
-      {"to_headroom", placement::migrate_to_headroom{}},
-      {"pascal", placement::pascal_migrate_adaptively{.headroom = s.tight}},
-      {"cascade", placement::stay_in_range{}}};
-  if (!moves) moves = word(s.tight > ts::blocks{} ? "when_tight" : "none", "moves", movers);
-  const placing_by_name places{places_by{std::move(by), s},
-                               moves_by{s.moves ? word(*s.moves, "moves", movers) : *moves}};
+inline made make_placing(any_placement by, const controller_settings& s, std::optional<any_migration> moves = {}) {
+  const any_migration movers[] = {
+      placement::stay{}, placement::migrate_when_tight{.headroom = s.tight}, placement::migrate_to_headroom{},
+      placement::pascal_migrate_adaptively{.headroom = s.tight}, placement::stay_in_range{}};
+  if (!moves) moves = movers[s.tight > blocks{} ? 1 : 0];
+  if (s.moves) moves = movers[index_of(*s.moves, move_names, "moves")];
+  const placing_by_name places{places_by{std::move(by), s}, moves_by{*moves}};
   if (s.epoch > 0) return std::make_shared<with_roles>(places, s);
   return std::make_shared<placing_by_name>(places);
 }
@@ -305,7 +318,7 @@ Placement seated(const controller_settings& s) {
   if constexpr (requires { p.bound; }) p.bound = s.bound;
   if constexpr (requires { p.state; }) p.state = s.seed;
   if constexpr (requires { p.draws.state; }) p.draws.state = s.seed;
-  ts::sim::take_seat(p, {.router = s.router, .routers = s.routers, .instances = s.replicas});
+  take_seat(p, {.router = s.router, .routers = s.routers, .instances = s.replicas});
   return p;
 }
 template <class Placement>
@@ -314,7 +327,7 @@ made place_by(const controller_settings& s) {
 }
 /// As `replay --policy pascal` has it: one quantum of answer is free before an answer stays.
 inline made make_pascal(const controller_settings& s) {
-  const ts::blocks room = s.tight > ts::blocks{} ? s.tight : ts::blocks{32};
+  const blocks room = s.tight > blocks{} ? s.tight : blocks{32};
   return make_placing(seated<placement::pascal_arrival>(s), s, placement::pascal_migrate_adaptively{.headroom = room});
 }
 /// Stages by length, and requests go on in the next one.
@@ -324,15 +337,15 @@ inline made make_stages(const controller_settings& s) {
 
 inline made make_llumnix(const controller_settings& s) {
   fleet::llumnix::config config;
-  ts::sim::take_seat(config, {.router = s.router, .routers = s.routers, .instances = s.replicas});
-  return ts::sim::make_controller<fleet::llumnix>({.replicas = s.replicas}, config);
+  take_seat(config, {.router = s.router, .routers = s.routers, .instances = s.replicas});
+  return make_controller<fleet::llumnix>({.replicas = s.replicas}, config);
 }
 /// Prefill and decode replicas, as `replay` has them under these names. The first of several routers changes roles.
 inline made make_pools(const controller_settings& s, fleet::pools_config config) {
   config.changes_roles = config.changes_roles && s.router == 0;
   if (s.epoch > 0) config.epoch_s = s.epoch;
   config.block_size = s.block_size;
-  return ts::sim::make_controller<fleet::pools>({.replicas = s.replicas}, config);
+  return make_controller<fleet::pools>({.replicas = s.replicas}, config);
 }
 inline made make_phasor(const controller_settings& s) { return make_pools(s, {}); }
 inline made make_distserve(const controller_settings& s) { return make_pools(s, fleet::distserve_pools); }
@@ -348,43 +361,59 @@ inline made make_due_first(const controller_settings& s) {
                                           .budget = {.peak_flops = 1, .ttft = c.ttft},
                                           .block_size = s.block_size},
                               .reads_prefixes = s.prefixes,
-                              .tight = s.tight > ts::blocks{} ? s.tight : ts::blocks{32}};
-  return ts::sim::make_controller<layouts>(
+                              .tight = s.tight > blocks{} ? s.tight : blocks{32}};
+  return make_controller<layouts>(
       {.replicas = s.replicas, .requests = s.requests, .window = std::clamp<std::size_t>(s.requests, 4, 16'384)}, how,
       c.decode);
 }
 
-inline constexpr named_controller controllers[] = {
-    {"least-load", place_by<placement::least_load>},
-    {"least-kv", place_by<placement::least_kv>},
-    {"shortest-queue", place_by<placement::join_shortest_queue>},
-    {"in-turn", place_by<placement::round_robin>},
-    {"random", place_by<placement::random>},
-    {"power-of-two", place_by<placement::power_of_two>},
-    {"fill-to-level", place_by<placement::fill_to_level<>>},
-    {"phi", place_by<placement::highest_phi>},
-    {"phi-time", place_by<by_time>},
-    {"lmetric", place_by<placement::lmetric>},
-    {"prefix-affinity", place_by<placement::prefix_affinity>},
-    {"bounded-hashing", place_by<placement::bounded_hashing>},
-    {"dual-map", place_by<placement::dual_map>},
-    {"pascal", make_pascal},
-    {"stages", make_stages},
-    {"llumnix", make_llumnix},
-    {"distserve", make_distserve},
-    {"splitwise", make_splitwise},
-    {"phasor", make_phasor},
-    {"due-first", make_due_first},
-};
-inline constexpr std::string_view move_names[] = {"none", "when_tight", "to_headroom", "pascal", "cascade"};
+}  // namespace detail
 
-inline made make_controller(const std::string& name, const controller_settings& s) {
-  std::string all;
-  for (const named_controller& c : controllers) {
-    if (c.name == name) return c.make(s);
-    all += (all.empty() ? "" : ", ") + std::string{c.name};
-  }
-  refuse("controller is one of " + all + ", not " + name);
+/// A controller by its name: as `replay` has it, where the same is there.
+struct named_controller {
+  std::string_view name;                                                   ///< Its name.
+  std::shared_ptr<fleet::controller> (*make)(const controller_settings&);  ///< Makes one, with memory of its own.
+  /// What it does besides placing requests, canceling moves and notes. A placement alone, which has nothing here, moves
+  /// requests as well where replicas have roles or the settings say so.
+  std::span<const fleet::action_kind> does{};
+};
+
+/// All of them.
+inline constexpr named_controller controllers[] = {
+    {"least-load", detail::place_by<placement::least_load>},
+    {"least-kv", detail::place_by<placement::least_kv>},
+    {"shortest-queue", detail::place_by<placement::join_shortest_queue>},
+    {"in-turn", detail::place_by<placement::round_robin>},
+    {"random", detail::place_by<placement::random>},
+    {"power-of-two", detail::place_by<placement::power_of_two>},
+    {"fill-to-level", detail::place_by<placement::fill_to_level<>>},
+    {"phi", detail::place_by<placement::highest_phi>},
+    {"phi-time", detail::place_by<detail::by_time>},
+    {"lmetric", detail::place_by<placement::lmetric>},
+    {"prefix-affinity", detail::place_by<placement::prefix_affinity>},
+    {"bounded-hashing", detail::place_by<placement::bounded_hashing>},
+    {"dual-map", detail::place_by<placement::dual_map>},
+    {"pascal", detail::make_pascal, detail::only_moves},
+    {"stages", detail::make_stages, detail::only_moves},
+    {"llumnix", detail::make_llumnix, detail::only_moves},
+    {"distserve", detail::make_distserve, detail::only_moves},
+    {"splitwise", detail::make_splitwise, detail::only_moves},
+    {"phasor", detail::make_phasor, detail::moves_and_roles},
+    {"due-first", detail::make_due_first, detail::whole_layout},
+};
+
+/// The controller of a name; null if there is none.
+[[nodiscard]] constexpr const named_controller* find_controller(std::string_view name) noexcept {
+  const auto* const at = std::ranges::find(controllers, name, &named_controller::name);
+  return at == std::end(controllers) ? nullptr : at;
+}
+/// Makes the controller of a name. @throws std::invalid_argument for a name that there is not.
+[[nodiscard]] inline std::shared_ptr<fleet::controller> make_controller(std::string_view name,
+                                                                        const controller_settings& s) {
+  std::vector<std::string_view> names;
+  for (const named_controller& c : controllers) names.push_back(c.name);
+  return controllers[detail::index_of(name, names, "controller")].make(s);
 }
 
-}  // namespace tessera_python
+}  // namespace sim
+TESSERA_NAMESPACE_END
