@@ -31,6 +31,9 @@ NB_MODULE(_vllm, m) {
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
       .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of their requests.")
+      .def("drafts_are_vain", &core::drafts_are_vain, "Whether no request can use what is drafted in the latest step.")
+      .def("prefills", &core::prefills, "Whether the latest step computes a part of a prompt.")
+      .def("decodes", &core::decodes, "Whether a request that holds blocks has all of its prompt.")
       .def("to_zero", &core::to_zero, "Blocks that the runner makes zero before the latest step.")
       .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
            "Drafts for the next step, where they are known before it is planned.")
@@ -57,6 +60,9 @@ NB_MODULE(_vllm, m) {
       .def("pending", &core::pending, "Whether a step is under way.")
       .def("usage", &core::usage, "Part of the blocks that requests hold.")
       .def("why", &core::why, nb::arg("slot"), "Why a request is not in the latest step.")
+      .def("computed", &core::computed, nb::arg("slot"),
+           "Tokens of a request that have KV once the steps under way have been run.")
+      .def("residents", &core::residents, "The requests that hold blocks, in the order of their turns.")
       .def("names_of", &core::names_of, nb::arg("slot"), "What the full blocks of a request are found by.")
       .def("blocks_of", &core::blocks_of, nb::arg("slot"), "Blocks that a request holds.")
       .def("write_tokens", nb::overload_cast<std::uint32_t>(&core::write_tokens), nb::arg("slot"),

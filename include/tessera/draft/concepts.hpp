@@ -13,10 +13,11 @@ TESSERA_NAMESPACE_BEGIN
 
 /// The state of the step that a draft policy sees. Which requests compute is settled by then. Valid during the call.
 struct draft_view {
-  std::size_t batch = 0;    ///< Requests in the step.
-  std::size_t waiting = 0;  ///< Requests that wait, including those that start in this step.
-  tokens in_step{};         ///< Tokens in the step, with the drafts given so far.
-  tokens most{};            ///< `step_limits::lookahead`: larger answers are cut to this.
+  std::size_t batch = 0;     ///< Requests in the step.
+  std::size_t waiting = 0;   ///< Requests that wait, including those that start in this step.
+  tokens in_step{};          ///< Tokens in the step, with the drafts given so far.
+  tokens most{};             ///< `step_limits::lookahead`: larger answers are cut to this.
+  std::size_t prefills = 0;  ///< Requests of the step that compute more of their prompt than its last token.
 };
 
 /// Chooses the number of drafts of a request in a step.

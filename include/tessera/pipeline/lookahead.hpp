@@ -22,7 +22,8 @@ void give_lookahead(Planning& p) noexcept {
   draft_view view{.batch = step.size(),
                   .waiting = p.roster.waiting.size(),
                   .in_step = step.limits.token_budget - step.budget,
-                  .most = most};
+                  .most = most,
+                  .prefills = step.prefill.size()};
   for (auto* entries : {&step.decode, &step.prefill}) {
     for (auto& e : *entries) {
       const auto& r = *e.request;

@@ -77,6 +77,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   hash_lookahead_ = static_cast<std::size_t>(ahead);
   settings_.least_left = ts::tokens{whole("prompt_ahead")};
   drafts_of_batch_ = get<std::vector<std::int64_t>>(options, "drafts_of_batch");
+  settings_.pads = lookahead_ != 0 && drafts_of_batch_.empty();
   drafts_are_known_ = settings_.limits.plans_in_flight == 1;
   drafts_ = stolen(PyDict_New());
   for (const std::int64_t window : get<std::vector<std::int64_t>>(options, "windows")) {
@@ -216,7 +217,7 @@ request& core::fresh_slot() {
   r.place = 0;
   r.last_step = 0;
   r.known = 0;
-  r.dead = r.known_to_runner = false;
+  r.dead = r.known_to_runner = r.in_prompt = false;
   r.has_news = true;
   r.hashes.clear();
   r.drafts = {};
@@ -507,6 +508,12 @@ core::ending core::ending_of(const request& r, std::int64_t token) const {
   return ending::none;
 }
 
+/// Whether a resident has more of its prompt to compute. The last token of a prompt that was cut counts as a part of
+/// it.
+bool core::computes_prompt(const request& r) {
+  return r.in_prompt || r.state().reach() - r.state().computed > ts::tokens{1};
+}
+
 /// Lets residents that still compute their prompts stand aside, or go on.
 void core::hold_prefills(bool defer) {
   for (request* r : standing_) {
@@ -515,7 +522,7 @@ void core::hold_prefills(bool defer) {
   standing_.clear();
   if (!defer) return;
   for (request* r : planner_->residents()) {
-    if (r->state().length - r->state().computed > ts::tokens{1}) standing_.push_back(r);
+    if (computes_prompt(*r)) standing_.push_back(r);
   }
   if (standing_.size() == planner_->residents().size()) standing_.clear();  // none decodes: nothing to wait for
   for (request* r : standing_) (void)planner_->suspend(*r);
@@ -567,6 +574,44 @@ double core::usage() const {
 }
 
 std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_->why(at(slot))); }
+
+bool core::decodes() const {
+  const auto samples = [](const ts::scheduled<request>& e) { return e.samples && !e.request->dead; };
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    if (samples(plan_[i])) return true;
+  }
+  const auto residents = planner_->residents();
+  return std::any_of(residents.begin(), residents.end(),
+                     [](const request* r) { return !r->dead && !computes_prompt(*r); });
+}
+
+std::int64_t core::computed(std::uint32_t slot) const {
+  const request& r = at(slot);
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    const ts::scheduled<request>& e = plan_[i];
+    if (e.request == &r) return (e.first + e.count + e.lookahead).count();
+  }
+  for (std::size_t i = 0; open_ && i != plan_.preempted.size(); ++i) {
+    if (plan_.preempted[i].request == &r) return 0;
+  }
+  return r.state().computed.count();
+}
+
+nb::list core::residents() const {
+  nb::list all;
+  std::set<const request*> lost;
+  if (open_) {
+    for (const ts::preemption<request>& p : plan_.preempted) lost.insert(p.request);
+  }
+  const auto add = [&](const request& r) {
+    if (!r.dead && lost.count(&r) == 0) all.append(nb::borrow(r.object));
+  };
+  for (const request* r : planner_->residents()) add(*r);
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    if (plan_[i].origin != ts::entry_origin::going_on) add(*plan_[i].request);
+  }
+  return all;
+}
 
 std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
   const request& r = at(slot);

@@ -58,6 +58,13 @@ class core {
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
   /// The drafts that it verifies: lists of tokens, by the ids of the requests that have some.
   [[nodiscard]] nb::object drafts() const { return drafts_; }
+  /// Whether no request can use the drafts that are made in the latest step. Each surely ends with the step, or leaves
+  /// a part of its prompt.
+  [[nodiscard]] bool drafts_are_vain() const noexcept { return drafts_are_vain_; }
+  /// Whether the latest step computes a part of a prompt. The last token is none, where all before it was found.
+  [[nodiscard]] bool prefills() const noexcept { return prefills_; }
+  /// Whether a request that holds blocks has all of its prompt, once the steps under way have been run. O(running).
+  [[nodiscard]] bool decodes() const;
   /// Drafts for the step after those under way, where they are known before it is planned. They are lists of tokens,
   /// for requests with slots in `slot_of`. A request that does not decode next has no use for them.
   void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
@@ -109,6 +116,12 @@ class core {
   [[nodiscard]] std::string why(std::uint32_t slot) const;
   /// What the full blocks of a request are found by, from its beginning, as far as its tokens are known.
   [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes; }
+  /// Tokens of a request that have KV once the steps under way have been run, if their drafts hold. O(1), O(running)
+  /// while the latest plan has not been run.
+  [[nodiscard]] std::int64_t computed(std::uint32_t slot) const;
+  /// The engine's requests that `running` counts, except those that stand aside. They are in the order of their turns,
+  /// and those that start in the latest plan come last. O(running log running), and a list.
+  [[nodiscard]] nb::list residents() const;
   /// Block ids that a request holds.
   [[nodiscard]] std::vector<std::uint32_t> blocks_of(std::uint32_t slot) const;
   /// Brings a request's lists of tokens up to date.
@@ -135,6 +148,7 @@ class core {
   void close_block(request& r);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
+  [[nodiscard]] static bool computes_prompt(const request& r);
   void hold_prefills(bool defer);
   void retune();
   void note_loads();
@@ -171,6 +185,8 @@ class core {
   bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
   nb::object drafts_;             ///< The drafts of the latest step, by id.
   std::int64_t drafted_ = 0;      ///< How many drafts they are.
+  bool drafts_are_vain_ = false;
+  bool prefills_ = false;
   std::int64_t drafts_next_ = 0;  ///< How many the runner makes for each request in that step.
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object loads_;

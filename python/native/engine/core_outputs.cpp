@@ -23,11 +23,14 @@ void core::forget_drafts(request& r) noexcept {
 void core::hand_out_drafts(request& r, const ts::scheduled<request>& e) {
   if (e.lookahead > ts::tokens{}) {
     drafted_ += e.lookahead.count();
-    const nb::handle all = drafts_are_known_ ? nb::handle(r.guesses) : no_guesses_;
+    const nb::handle all = r.guesses != nullptr ? nb::handle(r.guesses) : no_guesses_;
     const nb::object mine = stolen(PyList_GetSlice(all.ptr(), 0, e.lookahead.count()));
     if (PyDict_SetItem(drafts_.ptr(), r.id, mine.ptr()) != 0) throw nb::python_error();
   }
   forget_drafts(r);
+  // A step that samples gives it one token at least.
+  const bool ends = r.known + 1 >= r.longest || r.prompt.count() + r.known + 1 >= max_model_len_;
+  drafts_are_vain_ = drafts_are_vain_ && (!e.samples || ends);
   // The runner drafts for all requests that sample.
   if (!drafts_are_known_ && e.samples) r.drafts = ts::tokens{drafts_next_};
 }

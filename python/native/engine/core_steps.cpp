@@ -21,8 +21,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (tuned_) retune();
   // Not just after another step was planned: requests that stand aside do so for one more.
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);
-  const bool holds = defer_prefills && (planner_->residents().size() > 0);
-  std::size_t starts = admit && !holds ? ~std::size_t{0} : 0;
+  std::size_t starts = admit && !defer_prefills ? ~std::size_t{0} : 0;
   if (settings_.transfers) {
     // The room beyond the batch is for KV that comes and goes: the runner has no place for more requests.
     const auto places = [this] {
@@ -57,8 +56,9 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
   if (plan_.empty() && in_flight_.size() == 1) {
     // If so, no request would ever run again: say it instead of looping.
-    const bool stuck = admit && !holds && planner_->waiting() != 0 && running() == 0 && plan_.preempted.empty() &&
-                       plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 && planner_->draining() == 0;
+    const bool stuck = admit && !defer_prefills && planner_->waiting() != 0 && running() == 0 &&
+                       plan_.preempted.empty() && plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 &&
+                       planner_->draining() == 0;
     settle_empty(now);
     if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
@@ -108,6 +108,7 @@ nb::tuple core::hand_out(nb::list fresh, nb::object resumed, nb::object all_toke
 }
 
 nb::tuple core::hand_out_same() {
+  prefills_ = false;
   const auto n = static_cast<Py_ssize_t>(plan_.decode.size());
   nb::object blocks = stolen(PyList_New(n));
   nb::object computed = stolen(PyList_New(n));
@@ -193,6 +194,8 @@ nb::tuple core::hand_out_anew() {
   if (lookahead_ != 0) drafts_ = stolen(PyDict_New());
   drafts_next_ = n < drafts_of_batch_.size() ? drafts_of_batch_[n] : lookahead_;
   drafted_ = 0;
+  drafts_are_vain_ = n != 0;
+  prefills_ = false;
   nb::list fresh;
   nb::object resumed = stolen(PySet_New(nullptr));
   nb::object all_tokens = stolen(PyDict_New());
@@ -213,10 +216,14 @@ nb::tuple core::hand_out_anew() {
       m.count = run;
     }
     if (lookahead_ != 0) hand_out_drafts(r, e);
-    if (r.watched) set(r.object, names().is_prefill_chunk, nb::bool_(!e.samples));
     // A request goes on when its KV has arrived, and the runner has not heard of it.
     const bool comes = e.origin != ts::entry_origin::going_on || !r.known_to_runner;
     note_zeroed(e, comes);
+    prefills_ = prefills_ || e.count > ts::tokens{1} || !e.samples || (r.in_prompt && !comes);
+    if (r.in_prompt == e.samples) {
+      r.in_prompt = !e.samples;
+      set(r.object, names().is_prefill_chunk, nb::bool_(r.in_prompt));
+    }
     if (comes) {
       set(r.object, names().status, words_.status_running);
       r.has_news = true;

@@ -74,7 +74,8 @@ struct settings {
   std::vector<bool> in_chunks;      ///< For each group: whether its windows begin anew at multiples of their length.
   /// For each group: tokens in a block. A block as long as the longest request holds its state.
   std::vector<ts::tokens> block_sizes;
-  ts::tokens least_left{};          ///< Tokens that a step leaves of a prompt at least, unless it ends it.
+  bool pads = false;        ///< A request that starts with one token to compute has places for drafts beside it.
+  ts::tokens least_left{};  ///< Tokens that a step leaves of a prompt at least, unless it ends it.
   std::int64_t prefill_budget = 0;  ///< Most tokens of prompts in a step; 0: as many as the step has room for.
   std::size_t adapters = 0;         ///< Most adapters of the requests that hold blocks; 0: none wants one.
   std::size_t batch = 0;            ///< Most requests in a step.

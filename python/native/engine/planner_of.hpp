@@ -32,6 +32,21 @@ struct by_arrival : ts::order::fcfs {
   }
 };
 
+/// What `draft::per_request` says. If it `pads`, a request that starts with the KV of all its tokens except one has all
+/// places for drafts, in a step without prefill. So all requests of the step have the same shape, for which the device
+/// may have a graph. As vLLM's scheduler does it.
+struct drafts_and_places : ts::draft::per_request {
+  ts::tokens block_size{};
+  bool pads = false;
+
+  [[nodiscard]] ts::tokens drafts(const request& r, const ts::draft_view& view) const noexcept {
+    const auto& s = r.state();
+    const bool starts = pads && view.prefills == 0 && s.life == ts::lifecycle::waiting;
+    const ts::tokens found = block_size * static_cast<std::int64_t>(s.shared_blocks);
+    return starts && found > ts::tokens{} && s.length - found == ts::tokens{1} ? view.most : r.drafts;
+  }
+};
+
 /// Writes the parameters that an order has a use for. What it counts stays.
 template <class Order>
 using order_settings = void (*)(Order&, const settings&);
@@ -63,7 +78,7 @@ template <class Order, class Store, class Gate>
 class planner_of final : public planner {
   // An engine without a host tier computes anew what it takes away, as vLLM's V1 does.
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, Store,
-                                            tables_in_place, Gate, ts::draft::per_request>;
+                                            tables_in_place, Gate, drafts_and_places>;
 
  public:
   planner_of(const settings& s, order_settings<Order> set, const Gate& gate)
@@ -72,6 +87,7 @@ class planner_of final : public planner {
                    {.order = order_of(s, set),
                     .admit = {.fraction = s.watermark},
                     .gate = gate,
+                    .draft = {{}, s.limits.block_size, s.pads},
                     .chunked_prefill = s.chunked_prefill,
                     .firm_budget = true,  // the runner's buffers hold no more
                     .least_left = s.least_left,
@@ -148,7 +164,7 @@ template <class Order, class Gate>
 class grouped_planner final : public planner {
   using store = ts::kv::groups<most_groups>;
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, store,
-                                            tables_in_place, Gate, ts::draft::per_request>;
+                                            tables_in_place, Gate, drafts_and_places>;
   using own_plan = typename scheduler::plan_type;
 
  public:
@@ -158,6 +174,7 @@ class grouped_planner final : public planner {
                    {.order = order_of(s, set),
                     .admit = {.fraction = s.watermark},
                     .gate = gate,
+                    .draft = {{}, s.limits.block_size, s.pads},
                     .least_left = s.least_left,
                     .keep_draft_blocks = true}},
         set_{set} {}

@@ -46,6 +46,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool has_stops = false;
   bool transfers = false;     ///< Its KV comes from another engine, or goes to one.
   bool loading = false;       ///< Its KV is on its way.
+  bool in_prompt = false;     ///< The latest step that it was in has left a part of its prompt.
   std::uint32_t written = 0;  ///< How many of `recent` are in the lists below.
   std::uint32_t slot = 0;
 

@@ -24,6 +24,12 @@ class Core:
         """Plans a step."""
     def drafts(self) -> dict[str, list[int]]:
         """The drafts that the latest step verifies, by the ids of the requests that have some."""
+    def drafts_are_vain(self) -> bool:
+        """Whether no request can use what is drafted in the latest step."""
+    def prefills(self) -> bool:
+        """Whether the latest step computes a part of a prompt."""
+    def decodes(self) -> bool:
+        """Whether a request that holds blocks has all of its prompt."""
     def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
         """Drafts for the next step, where they are known before it is planned."""
     def load(self, slot: int, tokens: int) -> None:
@@ -68,6 +74,10 @@ class Core:
         """Part of the blocks that requests hold."""
     def why(self, slot: int) -> str:
         """Why a request is not in the latest step."""
+    def computed(self, slot: int) -> int:
+        """Tokens of a request that have KV once the steps under way have been run."""
+    def residents(self) -> list[Any]:
+        """The requests that hold blocks, in the order of their turns."""
     def names_of(self, slot: int) -> list[int]:
         """What the full blocks of a request are found by, from its beginning."""
     def blocks_of(self, slot: int) -> list[int]:

@@ -189,6 +189,44 @@ def test_prompts_in_one_of_several_steps(drafts: int) -> None:
     assert sum(seen[1]) == (8 if ours.api.interval_counts_alone else 14)
 
 
+def test_prompts_wait_for_no_decode_where_there_is_none() -> None:
+    """A step that defers prompts does so for decodes: where only prompts run, others may start beside them."""
+    seen = []
+    for cls, own in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        made = stub.config(tessera=own, long_prefill_token_threshold=32)
+        s, runner = stub.scheduler(cls, made, 300), stub.Runner(300)
+        s.add_request(stub.request("a", [5] * 200, params()))
+        s.add_request(stub.request("b", [6] * 200, params()))
+        stepped(s, runner)
+        s.add_request(stub.request("c", [7] * 40, params()))
+        steps = []
+        for _ in range(12):
+            step = s.schedule(throttle_prefills=True)
+            steps.append(dict(step.num_scheduled_tokens))
+            s.update_from_output(step, runner.run(step))
+        seen.append(steps)
+    assert seen[0] == seen[1]
+    assert seen[1][0] == {"a": 32, "b": 32, "c": 32}
+
+
+def test_a_prompts_last_but_one_token_alone_is_a_prefill() -> None:
+    """One token of a prompt in a step, and not its last: the interval begins anew."""
+    seen = []
+    for cls, own in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        made = stub.config(tessera=own, prefill_schedule_interval=4, max_num_scheduled_tokens=2)
+        s, runner = stub.scheduler(cls, made, 60), stub.Runner(60)
+        s.add_request(stub.request("a", [5], SamplingParams(temperature=0, max_tokens=60)))
+        stepped(s, runner)
+        s.add_request(stub.request("b", [5, 6, 7, 8, 9], params()))
+        steps = []
+        for _ in range(24):
+            step = s.schedule()
+            steps.append(dict(step.num_scheduled_tokens))
+            s.update_from_output(step, runner.run(step))
+        seen.append(steps)
+    assert seen[0] == seen[1]
+
+
 def test_repetition_ends_a_request() -> None:
     from vllm.sampling_params import RepetitionDetectionParams
 

@@ -16,6 +16,8 @@ from vllm.sampling_params import RepetitionDetectionParams
 from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import DraftTokenIds
 
+from tessera.vllm import _api as api
+
 most = 3
 two_runners = pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 
@@ -234,3 +236,74 @@ def test_more_tokens_than_drafts_are_refused() -> None:
     (outputs,) = s.update_from_output(step, ran).values()
     assert [(o.new_token_ids, o.finish_reason) for o in outputs.outputs] == [([], FinishReason.ERROR)]
     assert s.requests == {} and s.get_kv_cache_usage() == 0
+
+
+def starts(cls: type, own: Any, in_flight: int, long: bool, **more: Any) -> list[tuple[dict[str, int], dict[str, Any]]]:
+    """A request decodes; another comes with a prompt that is known except its last token. The tokens and drafts of each
+    step."""
+    asynchronous = in_flight == 2
+    s = stub.scheduler(cls, stub.config(tessera=own, drafts=most, async_scheduling=asynchronous, **more), 60)
+    runner, steps = Knowing(60, drafts=most), []
+    prompt = list(range(3, 36))  # two blocks and a token
+    coming = [("a", prompt), *([("b", [7] * 400)] if long else []), ("c", prompt)]
+    flying: list[Any] = []
+    for i in range(12):
+        if coming and i % 2 == 0:
+            name, mine = coming.pop(0)
+            s.add_request(stub.request(name, mine, SamplingParams(temperature=0, max_tokens=200)))
+        step = s.schedule()
+        steps.append((dict(step.num_scheduled_tokens), copy.deepcopy(step.scheduled_spec_decode_tokens)))
+        flying.append((step, runner.run(step)))
+        if len(flying) == in_flight:
+            s.update_from_output(*flying.pop(0))
+            s.update_draft_token_ids(runner.take_draft_token_ids())
+    return steps
+
+
+@one_or_two
+@pytest.mark.parametrize("long", [False, True], ids=["decodes only", "beside a prompt"])
+def test_a_start_with_one_token_has_places_for_drafts(long: bool, in_flight: int) -> None:
+    """As under vLLM's own, so that all requests of a step have as many tokens. Beside a prompt they have not anyway."""
+    theirs = stub.OwnScheduler if in_flight == 1 else stub.OwnAsyncScheduler
+    own = starts(theirs, None, in_flight, long)
+    mine = starts(stub.Scheduler, {}, in_flight, long)
+    first = next(step for step in mine if "c" in step[0])
+    assert first[0]["c"] == next(step for step in own if "c" in step[0])[0]["c"] == (1 if long else 1 + most)
+    assert first[1].get("c", []) == ([] if long else [-1] * most)
+    if not long and in_flight == 1:
+        assert mine == own
+
+
+def test_a_number_of_drafts_that_follows_the_batch_has_no_places() -> None:
+    def with_ranges(cls: type, own: Any) -> Any:
+        made = stub.config(tessera=own, drafts=most)
+        made.speculative_config = copy.copy(made.speculative_config)
+        object.__setattr__(made.speculative_config, "num_speculative_tokens_per_batch_size", [(1, 4, most), (5, 24, 1)])
+        s, runner = stub.scheduler(cls, made, 60), Knowing(60, drafts=most)
+        prompt = list(range(3, 36))
+        for name in "ab":
+            s.add_request(stub.request(name, prompt, SamplingParams(temperature=0, max_tokens=30)))
+            step, _ = stepped(s, runner)
+        return step.num_scheduled_tokens
+
+    assert with_ranges(stub.OwnScheduler, None) == with_ranges(stub.Scheduler, {}) == {"a": 1 + most, "b": 1}
+
+
+@pytest.mark.skipif("skip_drafts" not in api.known(api.SchedulerOutput), reason="vLLM says so from 0.33 on")
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+def test_drafts_that_no_request_can_use_are_not_made(second: bool) -> None:
+    """In a part of a prompt, and before the last token that was asked for."""
+    seen = []
+    for cls, own in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
+        made = stub.config(tessera=own, second=second, drafts=most, drafter="eagle")
+        s = stub.scheduler(cls, made, 60)
+        runner = Knowing(60, second, drafts=most, drafter="eagle")
+        steps = []
+        for name, length, asked in (("a", 300, 1), ("b", 200, 9), ("c", 40, 1), ("d", 90, 2)):
+            s.add_request(stub.request(name, [ord(name)] * length, SamplingParams(temperature=0, max_tokens=asked)))
+        while s.has_unfinished_requests():
+            step, _ = stepped(s, runner)
+            steps.append((step.skip_drafts, dict(step.num_scheduled_tokens)))
+        seen.append(steps)
+    assert [skips for skips, _ in seen[0]][:5] == [skips for skips, _ in seen[1]][:5]
+    assert {skips for skips, _ in seen[1]} == ({False, True} if second else {False})

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import stub
 import torch
+from vllm.v1.core.sched import diffusion_scheduler
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
@@ -176,6 +177,20 @@ def test_configuration(monkeypatch: pytest.MonkeyPatch, reason: str, asynchronou
     )
     with pytest.raises(NotImplementedError, match=f"tessera does not support {reason}"):
         make(monkeypatch, made, fallback=False)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["one in flight", "two in flight"])
+def test_diffusion_goes_to_its_own_scheduler(monkeypatch: pytest.MonkeyPatch, asynchronous: bool) -> None:
+    """vLLM has another scheduler for such models, and takes it only where no other is named."""
+    made = with_config("model_config", is_diffusion=True)
+    made.diffusion_config = own(canvas_length=8)
+    made.scheduler_config = copy.copy(made.scheduler_config)
+    made.scheduler_config.async_scheduling = asynchronous
+    for name in ("DiffusionScheduler", "DiffusionAsyncScheduler"):
+        monkeypatch.setattr(diffusion_scheduler, name, lambda *a, name=name, **k: (name,))
+    got, warnings = make(monkeypatch, made)
+    assert got == ("DiffusionAsyncScheduler" if asynchronous else "DiffusionScheduler",)
+    assert len(warnings) == 1 and "diffusion models" in warnings[0]
 
 
 @pytest.mark.parametrize("reason", memories)

@@ -99,6 +99,7 @@ __all__ = [
     "make_connector",
     "most_drafts",
     "new_request_drafts",
+    "own_scheduler",
     "prompt_ahead",
     "server_parser",
     "slots_ahead",
@@ -129,6 +130,16 @@ def is_tested() -> bool:
 def invalid(reason: str) -> Any:
     """The error of a request that is itself at fault: vLLM's server answers 400 with the reason. None before 0.33."""
     return RequestError(code="validation_error", message=reason) if tells_errors else None
+
+
+def own_scheduler(vllm_config: Any) -> type:
+    """The class of the scheduler that vLLM itself takes for a configuration."""
+    is_async = vllm_config.scheduler_config.async_scheduling
+    if getattr(vllm_config, "diffusion_config", None) is not None:
+        from vllm.v1.core.sched.diffusion_scheduler import DiffusionAsyncScheduler, DiffusionScheduler
+
+        return DiffusionAsyncScheduler if is_async else DiffusionScheduler
+    return AsyncScheduler if is_async else OwnScheduler
 
 
 def most_drafts(vllm_config: Any) -> int:

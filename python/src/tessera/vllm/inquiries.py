@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tessera.vllm import _api as api
@@ -14,12 +15,48 @@ _make_stats = api.make(api.SchedulerStats)
 Pause = api.PauseState
 
 
+class Requests(Mapping):
+    """Requests that have not ended, by id, for readers that are no part of the scheduler. A request's tokens and its
+    `num_computed_tokens` are brought up to date when it is looked up, not in each step."""
+
+    def __init__(self, by_id: dict[str, Any], slots: dict[str, int], core: Any) -> None:
+        self._by_id, self._slots, self._core = by_id, slots, core
+
+    def __getitem__(self, request_id: str) -> Any:
+        request = self._by_id[request_id]
+        slot = self._slots.get(request_id)
+        if slot is not None:
+            self._core.write_tokens(slot)
+            request.num_computed_tokens = self._core.computed(slot)
+        return request
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._by_id
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+
 class Inquiries(api.SchedulerInterface):
     """The part of the interface that plans nothing. `Scheduler` has the members that it reads."""
 
     def has_request(self, request_id: str) -> bool:
         """Whether it has not ended, or may send more of its input: then what comes under its name is no new request."""
-        return request_id in self.requests or request_id in self.refused_streams
+        return request_id in self.by_id or request_id in self.refused_streams
+
+    @property
+    def running(self) -> list[Any]:
+        """The requests that hold blocks by the latest plan, in the order of their turns. A copy."""
+        return [self.requests[request.request_id] for request in self.core.residents()]
+
+    @property
+    def waiting(self) -> list[Any]:
+        """The requests that hold no blocks, in the order in which they came. A copy."""
+        running = {request.request_id for request in self.core.residents()}
+        return [request for request_id, request in self.requests.items() if request_id not in running]
 
     def get_num_unfinished_requests(self) -> int:
         if self._pause_state == Pause.PAUSED_ALL:
@@ -27,7 +64,7 @@ class Inquiries(api.SchedulerInterface):
         if self._pause_state == Pause.PAUSED_NEW:
             # Requests that hold KV go on; refused ones are still to be reported.
             return self.core.running() + self.core.coming() + len(self.refused)
-        return len(self.requests)
+        return len(self.by_id)
 
     def has_finished_requests(self) -> bool:
         # While KV comes or goes the worker is to be asked for what has become of it.

@@ -16,7 +16,7 @@ from tessera.vllm import _api as api
 from tessera.vllm import control, metrics
 from tessera.vllm._core import Describer, chunk_of, ends_by_repetition, make_core
 from tessera.vllm.events import Events
-from tessera.vllm.inquiries import Inquiries
+from tessera.vllm.inquiries import Inquiries, Requests
 from tessera.vllm.options import Options
 from tessera.vllm.support import block_size_of, budget_of, tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
@@ -62,7 +62,7 @@ class Scheduler(Inquiries):
             raise NotImplementedError(f"tessera does not support {'; '.join(reasons)}")
         logger.warning("tessera does not support %s: vLLM's own scheduler does all of it", "; ".join(reasons))
         metrics.report_scheduler(vllm_config, "vllm", options.policy, "; ".join(reasons))
-        own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
+        own = api.own_scheduler(vllm_config)
         return own(vllm_config, kv_cache_config, structured_output_manager, block_size, **rest)
 
     def __init__(
@@ -92,10 +92,12 @@ class Scheduler(Inquiries):
         self.describer = Describer(options, vllm_config)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
         self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always the most
+        #: the runner need not draft in a step where no request can use it: such a runner, and a drafter that takes time
+        self.can_skip_drafts = self.second_runner and api.slots_ahead(vllm_config) > 0
         self.no_common_blocks = [0] * len(kv_cache_config.kv_cache_groups)
         self.has_adapters = vllm_config.lora_config is not None
 
-        self.requests: dict[str, Any] = {}  #: all that have not ended, by id
+        self.by_id: dict[str, Any] = {}  #: all requests that have not ended
         self.slots: dict[str, int] = {}  #: slots of those that the core knows
         self.structured: dict[str, Any] = {}  #: those of them with a grammar
         #: the steps under way, oldest first, and the requests with a grammar that sample in each
@@ -133,7 +135,7 @@ class Scheduler(Inquiries):
                 "reason_length": api.FinishReason.LENGTH,
                 "reason_repetition": getattr(api.FinishReason, "REPETITION", api.FinishReason.STOP),
                 "repeats": ends_by_repetition,
-                "requests": self.requests,
+                "requests": self.by_id,
             },
             # Async scheduling: a step is planned while the one before it runs.
             plans_in_flight=2 if self.config.async_scheduling else 1,
@@ -141,6 +143,8 @@ class Scheduler(Inquiries):
             transfers=vllm_config.kv_transfer_config is not None,
             tells=tells(vllm_config),
         )
+        #: the same for code elsewhere: it finds true numbers in them
+        self.requests = Requests(self.by_id, self.slots, self.core)
         self.events = Events(vllm_config, kv_cache_config, self.core, block_size) if tells(vllm_config) else None
         #: KV from and for other engines
         self.transfers: Transfers | None = None
@@ -152,7 +156,7 @@ class Scheduler(Inquiries):
     # -- requests come and go
 
     def add_request(self, request: Any) -> None:
-        if (known := self.requests.get(request.request_id)) is not None:
+        if (known := self.by_id.get(request.request_id)) is not None:
             if not getattr(known, "resumable", False):
                 raise ValueError(f"there is a request {request.request_id!r} already")
             if request.resumable:
@@ -168,7 +172,7 @@ class Scheduler(Inquiries):
             return
         if self.transfers is not None:
             self.transfers.joins(request)
-        self.requests[request.request_id] = request
+        self.by_id[request.request_id] = request
         request._block_hasher = None  # the core hashes tokens by itself
         if self.log_stats:
             request.record_event(api.EngineCoreEventType.QUEUED)
@@ -210,11 +214,9 @@ class Scheduler(Inquiries):
         if isinstance(request_ids, str):
             request_ids = (request_ids,)
         ended = []
-        for request_id in (
-            [*self.requests, *self.refused_streams] if request_ids is None else dict.fromkeys(request_ids)
-        ):
+        for request_id in [*self.by_id, *self.refused_streams] if request_ids is None else dict.fromkeys(request_ids):
             self.refused_streams.discard(request_id)
-            request = self.requests.pop(request_id, None)
+            request = self.by_id.pop(request_id, None)
             if request is None:
                 continue
             self._leave(request)
@@ -250,7 +252,7 @@ class Scheduler(Inquiries):
         finished, self.finished_req_ids = self.finished_req_ids, set()
         preempted: set[str] = set()
         if self.lost_by_reset:
-            preempted = {r.request_id for r in self.lost_by_reset if r.request_id in self.requests}
+            preempted = {r.request_id for r in self.lost_by_reset if r.request_id in self.by_id}
             self.lost_by_reset = []
         # A reset waits until no step is under way.
         if self._pause_state == Pause.PAUSED_ALL or not self.slots or self.must_reset:
@@ -262,7 +264,8 @@ class Scheduler(Inquiries):
             budget = min(budget, self.config.max_num_batched_tokens - self.places_taken())
         admit = self._pause_state == Pause.UNPAUSED
         throttle_prefills = throttle_prefills or self.since_prefill + 1 < self.prefill_interval
-        defer = throttle_prefills and not self.capacity_bound
+        # Prompts make way for decodes: where there is none, they do not wait.
+        defer = throttle_prefills and not self.capacity_bound and self.core.decodes()
         counts, total, fresh, ids, resumed, all_tokens, blocks, computed, outputs, lost, outgrown = self.core.schedule(
             now, budget, chunk_of(self.config, len(self.slots), budget), admit, defer
         )
@@ -274,7 +277,7 @@ class Scheduler(Inquiries):
             self.transfers.lost(lost)
         if lost and self.log_stats:
             for request_id in lost:
-                self.requests[request_id].record_event(api.EngineCoreEventType.PREEMPTED, now)
+                self.by_id[request_id].record_event(api.EngineCoreEventType.PREEMPTED, now)
         if preempted:
             lost |= preempted
         output = _make_output(
@@ -296,6 +299,7 @@ class Scheduler(Inquiries):
             free_encoder_mm_hashes=[],
             preempted_req_ids=lost,
             num_spec_tokens_to_schedule=self.drafts_of_batch[len(counts)] if self.drafts_of_batch else self.lookahead,
+            skip_drafts=self.can_skip_drafts and self.core.drafts_are_vain(),
             # For releases before 0.32, where attention computes a common beginning once: none has one.
             num_common_prefix_blocks=self.no_common_blocks,
             new_block_ids_to_zero=self.core.to_zero() or None,
@@ -304,8 +308,7 @@ class Scheduler(Inquiries):
             self.transfers.planned(output, fresh, self.slots)
         if total:
             if self.prefill_interval > 1:
-                drafts = sum(map(len, output.scheduled_spec_decode_tokens.values()))
-                self.since_prefill = 0 if total > len(counts) + drafts else self.since_prefill + 1
+                self.since_prefill = 0 if self.core.prefills() else self.since_prefill + 1
             self.steps.append((output, self._note_structured(output) if self.structured else []))
         return output
 
@@ -399,7 +402,7 @@ class Scheduler(Inquiries):
         if not ids:
             return None
         drafts = scheduler_output.scheduled_spec_decode_tokens
-        bitmask = self.structured_output_manager.grammar_bitmask(self.requests, ids, drafts)
+        bitmask = self.structured_output_manager.grammar_bitmask(self.by_id, ids, drafts)
         return _make_grammar(
             structured_output_request_ids=ids,
             grammar_bitmask=bitmask,
@@ -451,7 +454,7 @@ class Scheduler(Inquiries):
             self._notify_finished(request)
         told = getattr(model_runner_output, "kv_connector_output", None)
         if self.transfers is not None and told is not None:
-            for request, arriving in self.transfers.take(told, self.requests):
+            for request, arriving in self.transfers.take(told, self.by_id):
                 del self.slots[request.request_id]
                 self.core.cancel(arriving.slot)
                 self.core.arrived(arriving.slot, 0)
@@ -487,7 +490,7 @@ class Scheduler(Inquiries):
         stats = api.SpecDecodingStats.new(self.lookahead) if self.log_stats else None
         invalid = step.num_invalid_spec_tokens or {}
         for request_id, drafts in step.scheduled_spec_decode_tokens.items():
-            request = self.requests.get(request_id)
+            request = self.by_id.get(request_id)
             if request is None:
                 continue
             try:
@@ -536,7 +539,7 @@ class Scheduler(Inquiries):
         """Makes an output of a request its last one, as an error."""
         logger.error("tessera ends request %s: %s", request.request_id, reason)
         output.finish_reason = api.FinishReason.ERROR
-        if self.requests.pop(request.request_id, None) is not None:
+        if self.by_id.pop(request.request_id, None) is not None:
             self._leave(request)
         request.status = Status.FINISHED_ERROR
 
@@ -551,7 +554,7 @@ class Scheduler(Inquiries):
         reported: set[str] = set()
         for request, reason, error in refused:
             request_id = request.request_id
-            if self.requests.pop(request_id, None) is not None:
+            if self.by_id.pop(request_id, None) is not None:
                 logger.error("tessera cannot serve request %s: %s", request_id, reason)
                 self._leave(request)
                 reported.add(request_id)
@@ -588,7 +591,7 @@ class Scheduler(Inquiries):
         drafts = scheduler_output.scheduled_spec_decode_tokens
         invalid: dict[str, int] = {}
         for request_id, guess in zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True):
-            request = self.requests.get(request_id)
+            request = self.by_id.get(request_id)
             places = len(drafts.get(request_id, ()))
             if request is None or not places:
                 continue

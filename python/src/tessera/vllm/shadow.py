@@ -346,7 +346,7 @@ _classes: dict[type, type] = {}
 
 def make_shadow(options: Any, vllm_config: Any, kv_cache_config: Any, som: Any, block_size: int, **rest: Any) -> Any:
     """vLLM's own scheduler for a configuration, with a policy of ours watched beside it."""
-    own = api.AsyncScheduler if vllm_config.scheduler_config.async_scheduling else api.OwnScheduler
+    own = api.own_scheduler(vllm_config)
     reasons = [*why_not_shadow(vllm_config), *why_not_memory(kv_cache_config, block_size, vllm_config)]
     if reasons:
         logger.warning("tessera does not support %s: it watches nothing", "; ".join(reasons))
