@@ -34,8 +34,8 @@ struct text_request : request_hook_for<order::ranked<>> {
   std::vector<std::uint64_t> kv;  ///< What the KV of each of its tokens is, the output's included.
   std::vector<std::uint64_t> hashes;
   std::int64_t generated_here = 0;
-  bool spoilt = false;             ///< KV for it did not come, and the scheduler has not been told.
-  bool trusts = true;              ///< It asks the store. Not after KV did not come: it would ask for ever.
+  bool spoilt = false;  ///< KV for it did not come, and the scheduler has not been told.
+  bool trusts = true;   ///< It asks the store. Not after KV did not come: it would ask for ever.
   int ended = 0;
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 };
@@ -56,14 +56,16 @@ struct counts {
 
 template <class Order, class Store>
 class asking_engine {
-  using scheduler_type = iteration_scheduler<text_request, Order, preempt::recompute, admit::watermark, Store,
-                                             kv::row_tables>;
+  using scheduler_type =
+      iteration_scheduler<text_request, Order, preempt::recompute, admit::watermark, Store, kv::row_tables>;
   using plan_type = typename scheduler_type::plan_type;
 
  public:
   asking_engine(std::uint64_t seed, std::size_t in_flight, counts& c)
       : random_{seed * 8 + in_flight},
-        limits_{.blocks = 12 + below(40), .block_size = tokens{block}, .residents = 1 + below(8),
+        limits_{.blocks = 12 + below(40),
+                .block_size = tokens{block},
+                .residents = 1 + below(8),
                 .plans_in_flight = in_flight},
         storage_{storage_for<scheduler_type>(limits_)},
         scheduler_{storage_, {.admit = {.fraction = 0}}},
@@ -99,7 +101,8 @@ class asking_engine {
     const std::int64_t longest = static_cast<std::int64_t>(limits_.blocks) * block;
     const auto length = 1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(std::min(longest, 60L))));
     r.prompt = tokens{length};
-    r.max_output = tokens{1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(longest - length + 1) % 20 + 1))};
+    r.max_output =
+        tokens{1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(longest - length + 1) % 20 + 1))};
     r.max_output = std::min(r.max_output, tokens{longest - length + 1});
     r.score = static_cast<float>(below(10));
     std::uint64_t chain = 1;

@@ -427,8 +427,8 @@ class iteration_scheduler {
   /// entries. Outcomes of requests that have ended meanwhile are ignored: an earlier plan may end requests that this
   /// plan still contains.
   /// Requires: `p` is the oldest plan in flight, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing
-  /// has changed). A sampling entry failed, was spoilt or produced from 1 to 1 + lookahead tokens (else it counts as the
-  /// nearest valid value). O(scheduled + evicted), and a pass over the residents' pointers if places change.
+  /// has changed). A sampling entry failed, was spoilt or produced from 1 to 1 + lookahead tokens (else it counts as
+  /// the nearest valid value). O(scheduled + evicted), and a pass over the residents' pointers if places change.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
     TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");

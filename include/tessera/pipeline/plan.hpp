@@ -157,9 +157,9 @@ struct outcome {
   bool finished = false;          ///< The request is done. This applies to entries that do not sample as well: they end
                                   ///< in the middle of the prompt, so check `samples` first.
   bool failed = false;            ///< The request cannot continue.
-  bool spoilt = false;            ///< KV of `fetch` did not come, here or in an earlier plan in flight: nothing that was
-                                  ///< computed counts. The request loses its KV and waits at its place, as after
-                                  ///< `preempt`; it is neither suspended nor parked then. Not with `finished`.
+  bool spoilt = false;  ///< KV of `fetch` did not come, here or in an earlier plan in flight: nothing that was
+                        ///< computed counts. The request loses its KV and waits at its place, as after
+                        ///< `preempt`; it is neither suspended nor parked then. Not with `finished`.
 };
 
 TESSERA_NAMESPACE_END

@@ -34,9 +34,10 @@ struct vocabulary {
   nb::object status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
   nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
-  nb::object asks;     ///< Asked of a request that starts, with the number of its tokens that are here. Says how many
-                       ///< more are elsewhere (None: ask again), and whether they take longer than a step. None: not asked.
-  nb::dict requests;   ///< Requests by id; a request that ends is taken out.
+  nb::object
+      asks;  ///< Asked of a request that starts, with the number of its tokens that are here. Says how many
+             ///< more are elsewhere (None: ask again), and whether they take longer than a step. None: not asked.
+  nb::dict requests;  ///< Requests by id; a request that ends is taken out.
 };
 
 class core {

@@ -107,9 +107,8 @@ bool core::ask() {
   for (std::size_t i = 0; i != plan_.size(); ++i) {
     const ts::scheduled<request>& e = plan_[i];
     if (e.request->state().life != ts::lifecycle::waiting) continue;  // its KV has come, and the engine has not heard
-    const bool is_fetched = e.request->fetches && std::any_of(plan_.fetch.begin(), plan_.fetch.end(), [&](const auto& f) {
-      return f.request == e.request;
-    });
+    const bool is_fetched = e.request->fetches && std::any_of(plan_.fetch.begin(), plan_.fetch.end(),
+                                                              [&](const auto& f) { return f.request == e.request; });
     if (!is_fetched) (void)ask(*e.request, e.first);
   }
   return !answers_.empty();
@@ -131,7 +130,8 @@ bool core::ask(request& r, ts::tokens here) {
 void core::apply_answers() {
   for (const said& a : answers_) {
     request& r = *a.who;
-    ts::status done = a.later && a.there != ts::tokens{} ? planner_->loading(r, a.there) : planner_->fetching(r, a.there);
+    ts::status done =
+        a.later && a.there != ts::tokens{} ? planner_->loading(r, a.there) : planner_->fetching(r, a.there);
     if (done == ts::status::ok && a.waits) done = planner_->park(r);
     if (done != ts::status::ok) throw std::runtime_error("what is said of KV elsewhere is of no use to its request");
     if (a.waits) waits_.push_back(&r);

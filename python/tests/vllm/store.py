@@ -33,8 +33,8 @@ class Told(KVConnectorMetadata):
 
 
 class StoreConnector(KVConnectorBase_V1):
-    """The scheduler's side. Options: `later`: the part of its loads that takes longer than a step. `unsure`: the part of
-    its answers that is None. `name`: its store, for those that share one."""
+    """The scheduler's side. Options: `later`: the part of its loads that takes longer than a step. `unsure`: the part
+    of its answers that is None. `name`: its store, for connectors that share one."""
 
     stores: dict[str, dict[Any, list[Any]]] = {}
 
@@ -255,5 +255,3 @@ class Offload:
             finished_recving=done or None, kv_connector_worker_meta=self.worker.build_connector_worker_meta()
         )
         return output
-
-

@@ -517,8 +517,8 @@ class Scheduler(Drafts):
         return result
 
     def _take_spoilt(self, step: Any, told: Any, is_step: bool) -> tuple[list[int], bool]:
-        """Requests with KV that did not come in their step fail, or compute it: the slots of the latter, and whether
-        others may have found some of that KV."""
+        """Requests with KV that did not come in their step fail, or compute it. Returns the slots of the latter, and
+        whether others may have found some of that KV."""
         spoilt, is_late = self.transfers.spoilt(step, told, self.requests, is_step)
         if self.transfers.recomputes:
             return [self.slots[request.request_id] for request in spoilt], is_late

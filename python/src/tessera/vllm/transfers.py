@@ -60,8 +60,8 @@ class Transfers:
         self.leaders: dict[Any, str] = {}  #: the same, by these names
         self.no_answer: list[tuple[Any, str]] = []  #: requests for which the connector has failed
         self.starting: dict[int, set[str]] = {}  #: by step under way: the requests with KV that comes in it
-        self.invalid: set[int] = set()  #: blocks with KV that did not come, of which no step has heard
-        self.without: set[str] = set()  #: requests with KV that did not come: they compute it when they start again
+        self.invalid: set[int] = set()  #: blocks that could not be loaded, to be looked at after the next step
+        self.without: set[str] = set()  #: requests with KV that did not come. They compute it when they start again.
         self.arriving: dict[str, Arriving] = {}
         self.broken: dict[str, int] = {}  #: whole tokens of arriving requests; the rest never comes
         #: tokens that were here and tokens that came from elsewhere, of requests that have not started since
@@ -274,8 +274,8 @@ class Transfers:
     # -- what comes of a step
 
     def spoilt(self, output: Any, told: Any, requests: dict[str, Any], is_step: bool) -> tuple[list[Any], bool]:
-        """Requests with KV that did not come in the step that started them, as the worker tells after that step, and
-        whether others may have found some of it since. After a step in which nothing has run, they are told of later."""
+        """The requests with KV that did not come in the step that started them, as the worker tells after that step.
+        The flag says whether others may have found some of it since. Nothing is told after an empty step."""
         starting = self.starting.pop(id(output), set())
         invalid = (told.invalid_block_ids if told is not None else None) or set()
         if not is_step:
