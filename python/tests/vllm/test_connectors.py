@@ -108,7 +108,7 @@ class Served:
         assert not s.requests and s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
 
 
-policies = ["fcfs", "pars", "pascal"]
+policies = ["fcfs", "pars"]
 within, later, both = {}, {"later": 1.0}, {"later": 0.5, "unsure": 0.3}
 modes = pytest.mark.parametrize("options", [within, later, both], ids=["within a step", "later", "both, unsure"])
 runners = pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
@@ -119,9 +119,13 @@ runners = pytest.mark.parametrize("second", [False, True], ids=["first runner", 
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("policy", policies)
 def test_tokens(policy: str, caching: bool, second: bool, options: dict[str, Any]) -> None:
-    own = {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}
     run = Served(
-        own, options=options, seed=policies.index(policy), caching=caching, second=second, aborts=policy == "pars"
+        {"policy": policy},
+        options=options,
+        seed=policies.index(policy),
+        caching=caching,
+        second=second,
+        aborts=policy == "pars",
     )
     connector = run.s.connector
     # Else it proves less than it says.
