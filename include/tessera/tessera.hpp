@@ -159,6 +159,7 @@
 #include <tessera/pipeline/follow_prefix.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
+#include <tessera/pipeline/joining.hpp>
 #include <tessera/pipeline/kv_ledger.hpp>
 #include <tessera/pipeline/kv_memory.hpp>
 #include <tessera/pipeline/kv_moves.hpp>

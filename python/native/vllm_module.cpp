@@ -37,7 +37,6 @@ NB_MODULE(_vllm, m) {
       .def("to_zero", &core::to_zero, "Blocks that the runner makes zero before the latest step.")
       .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
            "Drafts for the next step, where they are known before it is planned.")
-      .def("load", &core::load, nb::arg("slot"), nb::arg("tokens"), "KV of its first tokens comes from another engine.")
       .def("loads", &core::loads,
            "KV that is on its way by the latest plan: (request, block ids, number of them that are here).")
       .def("arrived", &core::arrived, nb::arg("slot"), nb::arg("tokens"),
@@ -51,8 +50,10 @@ NB_MODULE(_vllm, m) {
       .def("events", &core::events, "What the prefix cache has learnt and forgotten.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),
+           nb::arg("spoilt") = std::vector<std::uint32_t>{},
            "Takes in what came of a step: (outputs by client, what to look at, requests that ended, requests without a "
-           "usable output and why).")
+           "usable output and why). `spoilt`: slots of requests with KV that did not come.")
+      .def("forget_prefixes", &core::forget_prefixes, "No prefix is known any more.")
       .def("reset", &core::reset, "All KV is lost: the requests that had some, or None while a step is under way.")
       .def("running", &core::running, "Requests that hold blocks.")
       .def("waiting", &core::waiting, "Requests that hold none.")

@@ -82,6 +82,7 @@ class Engine:
                 "reason_length": "length",
                 "reason_repetition": "repetition",
                 "repeats": lambda request: self.repeats(request),
+                "asks": None,
                 "requests": self.requests,
             },
         )

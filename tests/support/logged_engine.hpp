@@ -104,6 +104,7 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
         case 5: ignore(scheduler.evacuate(r, deadline, ticket)); break;
         case 6: ignore(scheduler.finish(r, deadline, ticket)); break;
         case 7: scheduler.drained(1 + below(8)); break;
+        case 8: ignore(scheduler.fetching(r, upto(12))); break;
         default: ignore(scheduler.ready(r));
       }
       continue;
@@ -195,6 +196,7 @@ void make_calls(tessera::decision_log& log, const typename Scheduler::config& co
             }
             o.finished = below(12) == 0;
             o.failed = below(40) == 0;
+            o.spoilt = !o.finished && below(30) == 0;
           }
           for (logged_request* r : plan.outgrown) scheduler.finish(*r);
           scheduler.commit(plan, outcomes, now);

@@ -37,6 +37,7 @@ enum class decision : std::uint8_t {
   evacuate_later,   ///< `evacuate` with a copy in progress.
   finish_later,     ///< `finish` with a copy in progress.
   drained,          ///< `drained`.
+  fetching,         ///< `fetching`.
 };
 
 /// A lower-case name, for logs.
@@ -67,6 +68,7 @@ enum class decision : std::uint8_t {
     case decision::evacuate_later: return "evacuate_later";
     case decision::finish_later: return "finish_later";
     case decision::drained: return "drained";
+    case decision::fetching: return "fetching";
   }
   return "?";
 }

@@ -277,6 +277,14 @@ class logged : public Scheduler {
     return answered_of(Scheduler::loading(r, n, deadline));
   }
   /// As the scheduler's.
+  [[nodiscard]] status fetching(request_type& r, tokens n) noexcept {
+    log_->open();
+    put_name(r);
+    log_->put(n.count());
+    log_->close(decision::fetching, 1);
+    return answered_of(Scheduler::fetching(r, n));
+  }
+  /// As the scheduler's.
   [[nodiscard]] status arrived(request_type& r, tokens n) noexcept {
     log_->open();
     put_name(r);
@@ -366,8 +374,8 @@ class logged : public Scheduler {
     log_->put(static_cast<std::uint32_t>(outcomes.size()));
     for (std::size_t i = 0; i != outcomes.size(); ++i) {
       const outcome& o = outcomes[i];
-      const int flags =
-          static_cast<int>(o.end_of_reasoning) | static_cast<int>(o.finished) << 1 | static_cast<int>(o.failed) << 2;
+      const int flags = static_cast<int>(o.end_of_reasoning) | static_cast<int>(o.finished) << 1 |
+                        static_cast<int>(o.failed) << 2 | static_cast<int>(o.spoilt) << 3;
       if (o.produced == 1 && flags == 0) [[likely]]
         continue;
       log_->put(static_cast<std::uint32_t>(i));

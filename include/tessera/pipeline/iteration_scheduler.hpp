@@ -12,6 +12,7 @@
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/pipeline/config.hpp>
+#include <tessera/pipeline/joining.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/lookahead.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -270,12 +271,22 @@ class iteration_scheduler {
   [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
     requires(ledger::travels)
   {
-    const auto& s = r.state();
-    if (s.life != lifecycle::waiting || !roster_.contains(r)) return status::unknown_request;
-    if (is_starting(r) || s.expected != 0) return status::busy;
-    if (n <= tokens{} || n >= s.length || s.host_head != no_index) return status::invalid;
+    if (n == tokens{}) return status::invalid;
+    if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
     if (!roster_.deadlines.set(deadline_of::loading, r, deadline, false)) return status::exhausted;
-    roster_.expect_kv(r, n);
+    roster_.expect_kv(r, n, true);
+    return status::ok;
+  }
+
+  /// The same for KV that the engine fetches before it runs the plan that starts the request. That plan lists its
+  /// blocks in `fetch`, and computes what is behind them; if the KV does not come, the outcome is `spoilt`. Replaces
+  /// what was announced before; 0: nothing comes. Returns as `loading`; `invalid` unless 0 <= n < length.
+  [[nodiscard]] status fetching(Request& r, tokens n) noexcept
+    requires(ledger::travels)
+  {
+    if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
+    roster_.deadlines.drop(deadline_of::loading, r);
+    roster_.expect_kv(r, n, false);
     return status::ok;
   }
 
@@ -416,8 +427,8 @@ class iteration_scheduler {
   /// entries. Outcomes of requests that have ended meanwhile are ignored: an earlier plan may end requests that this
   /// plan still contains.
   /// Requires: `p` is the oldest plan in flight, `outcomes.size() == p.size()` (asserted; else `invalid`, and nothing
-  /// has changed). A sampling entry failed or produced from 1 to 1 + lookahead tokens (asserted; else it counts as the
-  /// nearest valid value). O(scheduled + evicted), and a pass over the residents' pointers if places change.
+  /// has changed). A sampling entry failed, was spoilt or produced from 1 to 1 + lookahead tokens (else it counts as
+  /// the nearest valid value). O(scheduled + evicted), and a pass over the residents' pointers if places change.
   status commit(const plan_type& p, std::span<const outcome> outcomes, time_point now) noexcept {
     TESSERA_ASSERT(is_oldest(p), "not the pending plan, or not the oldest of those");
     TESSERA_ASSERT(outcomes.size() == p.size(), "one outcome per scheduled entry");
@@ -442,8 +453,7 @@ class iteration_scheduler {
   /// Whether a sequence of this length with `to_come` more tokens to generate can run here, on the empty instance.
   /// O(1).
   [[nodiscard]] bool fits(tokens length, tokens to_come) const noexcept {
-    // The last token generated needs no KV, hence the - 1.
-    return length <= longest_ && max(to_come, tokens{1}) - tokens{1} <= longest_ - length;
+    return detail::fits(longest_, length, to_come);
   }
 
   /// Why a live request is not in the latest plan. `none` if it is, or has ended; `not_planned` after an `abandon`.
@@ -558,17 +568,7 @@ class iteration_scheduler {
   [[nodiscard]] settlement settling() noexcept { return {roster_, plans_}; }
 
   [[nodiscard]] status may_join(const Request& r, const request_progress<clock_type>& p) const noexcept {
-    if (is_live(r.state().life) || static_cast<const detail::rank_hook&>(r).is_linked()) return status::busy;
-    if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
-    if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
-    if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
-    if (!ledger::travels && p.computed != tokens{}) return status::invalid;
-    if (!detail::is_known_to(roster_.gate, r)) return status::invalid;
-    const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
-    if (!fits(p.length, to_come)) return status::never_fits;
-    if (roster_.kv.names_too_much(r, p.length)) return status::invalid;
-    if (roster_.waiting.size() + roster_.parked.size() >= limits_.requests) return status::queue_full;
-    return status::accepted;
+    return detail::may_join(roster_, r, p, longest_, limits_.requests);
   }
   /// Whether a transfer writes to its blocks.
   [[nodiscard]] static bool is_loading(const Request& r) noexcept {

@@ -67,7 +67,7 @@ struct kv_demotion {
   kv::block_id host;    ///< to here.
 };
 
-/// Device blocks to fill, before the step runs, with the KV of an adopted request, which comes from another instance.
+/// Device blocks to fill, before the step runs, with KV from elsewhere: of an adopted request, or one of `fetching`.
 template <class R>
 struct kv_fetch {
   R* request;                            ///< The request.
@@ -125,7 +125,7 @@ struct step_plan {
                                              ///< the other.
   std::span<const kv_transfer<R>> swap_in;   ///< KV that comes back to the device. With a `kv::two_level_cache` also KV
                                              ///< that was found on the host.
-  std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests.
+  std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests, or that was announced.
   std::span<const kv_fetch<R>> load;  ///< KV in transfer (`loading`): no kernel reads or writes these blocks before
                                       ///< `arrived`.
   std::uint64_t load_after = 0;  ///< Do not write to blocks of `load` before all plans up to this id have been run,
@@ -157,6 +157,9 @@ struct outcome {
   bool finished = false;          ///< The request is done. This applies to entries that do not sample as well: they end
                                   ///< in the middle of the prompt, so check `samples` first.
   bool failed = false;            ///< The request cannot continue.
+  bool spoilt = false;  ///< KV of `fetch` did not come, here or in an earlier plan in flight: nothing that was
+                        ///< computed counts. The request loses its KV and waits at its place, as after
+                        ///< `preempt`; it is neither suspended nor parked then. Not with `finished`.
 };
 
 TESSERA_NAMESPACE_END

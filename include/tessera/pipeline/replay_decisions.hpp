@@ -343,6 +343,12 @@ class replayer {
         if (r != nullptr && read(times_)) answer(s.loading(*r, n, deadline));
         break;
       }
+      case decision::fetching: {
+        request* const r = read_name();
+        const tokens n = in_.get_tokens();
+        if (r != nullptr && read()) answer(s.fetching(*r, n));
+        break;
+      }
       case decision::arrived: {
         request* const r = read_name();
         const tokens n = in_.get_tokens();
@@ -454,14 +460,15 @@ class replayer {
       o.end_of_reasoning = (flags & 1U) != 0;
       o.finished = (flags & 2U) != 0;
       o.failed = (flags & 4U) != 0;
-      if (!read(i < n && flags < 8)) return;
+      o.spoilt = (flags & 8U) != 0;
+      if (!read(i < n && flags < 16)) return;
       outcomes_[i] = o;
     }
     bool possible = true;
     for (std::size_t i = 0; i != n; ++i) {
       const outcome& o = outcomes_[i];
       const auto& e = oldest[i];
-      if (e.samples && !o.failed) {
+      if (e.samples && !o.failed && !o.spoilt) {
         possible = possible && o.produced > 0 && tokens{o.produced} <= tokens{1} + e.lookahead;
       }
     }

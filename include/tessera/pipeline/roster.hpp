@@ -208,11 +208,12 @@ struct roster {
     state_of(r).parked = false;
   }
 
-  /// The KV of the first `n` tokens of a waiting request is in transfer; 0: it is not after all.
-  void expect_kv(Request& r, tokens n) noexcept {
+  /// The KV of the first `n` tokens of a waiting request is in transfer (`later`), or comes when it starts. 0: none.
+  void expect_kv(Request& r, tokens n, bool later) noexcept {
     state& s = state_of(r);
     s.computed = n;
-    s.swapped = s.loads = n != tokens{};
+    s.swapped = n != tokens{};
+    s.loads = s.swapped && later;
     if (refused.sequence == s.sequence) refused.forget();
   }
   /// The KV of a suspended request has arrived. Only the KV of its first `n` tokens (or its shared prefix) is resident.
@@ -383,7 +384,7 @@ struct roster {
                                    std::uint32_t mark) noexcept {
     Request& r = *e.request;
     state& s = state_of(r);
-    if (o.produced != 1 || o.finished || o.failed || o.end_of_reasoning || at == no_index || s.restarted ||
+    if (o.produced != 1 || o.finished || o.failed || o.spoilt || o.end_of_reasoning || at == no_index || s.restarted ||
         e.lookahead != tokens{} || s.ends_as != lifecycle::idle) {
       return false;
     }
@@ -415,18 +416,18 @@ struct roster {
     if constexpr (!Advanced) count_as_run(e, mark);
     tokens produced{};
     if (e.samples) {
-      TESSERA_ASSERT(o.produced > 0 || o.failed, "a sampling entry produces a token or fails");
+      TESSERA_ASSERT(o.produced > 0 || o.failed || o.spoilt, "a sampling entry produces a token or fails");
       TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
       // A value without KV, or that would leave nothing to compute, is not accepted.
       const tokens most = tokens{1} + e.lookahead;
-      produced = min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
+      produced = o.spoilt ? tokens{} : min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
       s.length += produced;
       if constexpr (gate_counts<Gate>) gate.charge(r, produced);
       s.expected = static_cast<std::uint16_t>(s.expected - most.count());
       kv.take_back(r, most - max(produced, tokens{1}));
     }
     // All tokens except the last have known KV. (A request that has lost its blocks since has another row, or none.)
-    if (!o.failed && s.row == e.row) publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
+    if (!o.failed && !o.spoilt && s.row == e.row) publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
     if (o.finished || o.failed) {
       const lifecycle as = o.failed ? lifecycle::failed : lifecycle::finished;
       if (s.life != lifecycle::resident) {
@@ -444,7 +445,7 @@ struct roster {
     }
     if (s.drafted && s.expected == 0) give_back_drafts(r);
     const bool due = discipline().charge(r, produced);
-    const bool ends_reasoning = e.samples && o.end_of_reasoning && s.phase == phase::reasoning;
+    const bool ends_reasoning = produced > tokens{} && o.end_of_reasoning && s.phase == phase::reasoning;
     const bool made_up = s.restarted && produced > tokens{} && s.life == lifecycle::resident;
     if (due || ends_reasoning || made_up) {
       if (made_up) s.restarted = false;

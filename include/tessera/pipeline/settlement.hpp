@@ -98,7 +98,7 @@ struct settlement {
             arrived(*r, tokens{});
           } else {
             all.erase(*e);
-            roster.expect_kv(*r, tokens{});
+            roster.expect_kv(*r, tokens{}, false);
           }
           break;
         case deadline_of::waiting: all.erase(*e); break;
@@ -168,17 +168,21 @@ struct settlement {
       roster.settle_admissions(s.admitted, s.first_guest);
     }
     const outcome* o = outcomes.data();
+    bool spoilt = false;
     const std::uint32_t mark = s.mark();
     const std::span<const scheduled<R>> decode = s.decode;
     const std::uint32_t* const decode_at = s.decode_at.data();
     constexpr std::size_t ahead = 8;
     for (std::size_t i = 0; i != decode.size(); ++i, ++o) {
       if (i + ahead < decode.size()) detail::prefetch(&decode[i + ahead].request->state());
-      if (!roster.template settle_decode<Advanced>(decode[i], *o, decode_at[i], mark)) [[unlikely]]
+      if (!roster.template settle_decode<Advanced>(decode[i], *o, decode_at[i], mark)) [[unlikely]] {
         settle_entry<Advanced>(decode[i], *o, decode_at[i], now, mark);
+        spoilt = spoilt || o->spoilt;
+      }
     }
-    for (std::size_t i = 0; i != s.prefill.size(); ++i) {
-      settle_entry<Advanced>(s.prefill[i], *o++, s.prefill_at[i], now, mark);
+    for (std::size_t i = 0; i != s.prefill.size(); ++i, ++o) {
+      settle_entry<Advanced>(s.prefill[i], *o, s.prefill_at[i], now, mark);
+      spoilt = spoilt || o->spoilt;
     }
     roster.settle_places();
     plans.pop_oldest();
@@ -188,6 +192,21 @@ struct settlement {
       roster.kv.close_rows(s.moves);
     } else {
       let_ended_go(s);
+    }
+    if (spoilt) [[unlikely]]
+      take_spoilt(s, outcomes);
+  }
+  /// Takes the KV of requests that was computed from KV that did not come.
+  void take_spoilt(const step<R>& s, std::span<const outcome> outcomes) const noexcept {
+    for (std::size_t i = 0; i != outcomes.size(); ++i) {
+      const scheduled<R>& e = i < s.decode.size() ? s.decode[i] : s.prefill[i - s.decode.size()];
+      R& r = *e.request;
+      // It has ended, or has lost its blocks since, and perhaps others by now.
+      if (!outcomes[i].spoilt || r.state().ends_as != lifecycle::idle || r.state().row != e.row) continue;
+      if (r.state().parked) roster.ready(r);
+      if (r.state().life == lifecycle::suspended) roster.resume(r);
+      step<R>* const last = plans.last_with(r);
+      roster.preempt(r, last != nullptr ? &last->moves : nullptr);
     }
   }
   template <bool Advanced>

@@ -46,6 +46,7 @@ vocabulary::vocabulary(const nb::dict& d)
       reason_length{d["reason_length"]},
       reason_repetition{d["reason_repetition"]},
       repeats{d["repeats"]},
+      asks{d["asks"]},
       requests{nb::cast<nb::dict>(d["requests"])} {}
 
 core::core(const std::string& policy, const nb::dict& options, const nb::dict& words) : words_{words} {
@@ -289,7 +290,8 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
   r.transfers = settings_.transfers && get<bool>(description, "transfers");
-  r.loading = false;
+  r.loading = r.fetches = false;
+  r.asked_in = r.spoilt_until = 0;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
   r.recent.clear();
@@ -318,12 +320,6 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.everything = everything.release().ptr();
   ++live_;
   return number(r.slot);
-}
-
-void core::load(std::uint32_t slot, std::int64_t n) {
-  if (planner_->loading(at(slot), ts::tokens{n}) != ts::status::ok) {
-    throw std::runtime_error("only the KV of a part of one that waits can come from elsewhere");
-  }
 }
 
 void core::arrived(std::uint32_t slot, std::int64_t n) {
@@ -435,6 +431,7 @@ void core::cancel(std::uint32_t slot) {
   request& r = at(slot);
   if (r.dead) return;
   write_tokens(r);
+  std::erase(given_up_, &r);
   r.dead = true;
   --live_;
   if (r.loading) ++unwanted_;
@@ -531,6 +528,9 @@ void core::hold_prefills(bool defer) {
 /// A resident's KV is lost, or taken from it; it waits again.
 void core::preempt(request& r) {
   if (planner_->preempt(r) != ts::status::ok) throw std::runtime_error("a resident could not be preempted");
+  note_loss(r);
+}
+void core::note_loss(request& r) {
   set(r.object, names().status, words_.status_preempted);
   set(r.object, names().num_preemptions, number(r.state().preemptions));
   r.has_news = true;
@@ -550,9 +550,13 @@ nb::object core::reset() {
     preempt(*r);
     gone.append(nb::borrow(r->object));
   }
-  if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");
+  forget_prefixes();
   only_decodes_ = false;
   return gone;
+}
+
+void core::forget_prefixes() {
+  if (planner_->forget_prefixes() != ts::status::ok) throw std::runtime_error("the prefixes could not be forgotten");
 }
 
 std::size_t core::running() const {

@@ -34,7 +34,10 @@ struct vocabulary {
   nb::object status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
   nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
-  nb::dict requests;   ///< Requests by id; a request that ends is taken out.
+  nb::object
+      asks;  ///< Asked of a request that starts, with the number of its tokens that are here. Says how many
+             ///< more are elsewhere (None: ask again), and whether they take longer than a step. None: not asked.
+  nb::dict requests;  ///< Requests by id; a request that ends is taken out.
 };
 
 class core {
@@ -68,8 +71,6 @@ class core {
   /// Drafts for the step after those under way, where they are known before it is planned. They are lists of tokens,
   /// for requests with slots in `slot_of`. A request that does not decode next has no use for them.
   void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
-  /// The KV of the first `n` tokens of a request that has just been submitted is to come from another engine.
-  void load(std::uint32_t slot, std::int64_t n);
   /// The loads of the latest plan: requests with KV on its way from now on. Each is (request, ids of its blocks, how
   /// many of them are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
@@ -101,7 +102,12 @@ class core {
   void skip() noexcept { ++step_; }
   /// What came of the oldest step that is not empty. Returns outputs by client, requests that Python must look at,
   /// requests that ended, and requests without a usable output, each with the reason. The last are cancelled.
-  nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now);
+  /// `spoilt`: slots of requests with KV that did not come. What they computed from it does not count, in this step and
+  /// in those under way: they lose their KV and wait again.
+  nb::tuple update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now,
+                   const std::vector<std::uint32_t>& spoilt);
+  /// No prefix is known any more. Not while a step is open.
+  void forget_prefixes();
 
   /// All KV is lost: a request that holds some waits again at its place, and no prefix is known. Returns the requests
   /// that lost theirs, or None while steps are under way.
@@ -152,6 +158,12 @@ class core {
   void hold_prefills(bool defer);
   void retune();
   void note_loads();
+  [[nodiscard]] plan plan_with_answers(double now, const ts::step_limits& limits);
+  [[nodiscard]] bool ask();
+  bool ask(request& r, ts::tokens here);
+  void apply_answers();
+  void lose(request& r);
+  void note_loss(request& r);
   void note_events();
   request& filler_of(const told_events::block& b);
   [[nodiscard]] bool repeats_last_step() const;
@@ -202,6 +214,18 @@ class core {
   std::size_t unwanted_ = 0;        ///< such of them as have ended,
   std::vector<arrival> arrived_;    ///< and those with KV that has come, in the order in which it came.
   std::vector<request*> given_up_;  ///< Preempted before the latest plan was made.
+  /// What was said of a request that starts: KV of `there` tokens can be had; if it `waits`, that is not known yet.
+  struct said {
+    request* who;
+    ts::tokens there;
+    bool later;
+    bool waits;
+  };
+  std::vector<said> answers_;      ///< To be taken in before the next plan.
+  std::vector<request*> fetches_;  ///< Requests with KV elsewhere, as far as is known for the present plan.
+  std::vector<request*> waits_;    ///< Parked until the next plan: it is not known yet.
+  std::uint64_t planned_ = 0;      ///< Plans that were made,
+  std::uint64_t settled_ = 0;      ///< and settled.
 
   std::deque<request> slots_;  ///< In place for ever.
   std::vector<std::uint32_t> free_;

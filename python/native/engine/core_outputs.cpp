@@ -121,7 +121,19 @@ nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome&
   return output;
 }
 
-nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now) {
+/// It has lost its KV because a part of it did not come.
+void core::lose(request& r) {
+  if (r.state().life == ts::lifecycle::suspended) (void)planner_->resume(r);
+  if (r.state().life == ts::lifecycle::resident) {
+    preempt(r);
+  } else {
+    note_loss(r);  // with the plan that was settled
+  }
+  given_up_.push_back(&r);
+}
+
+nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampled, double now,
+                       const std::vector<std::uint32_t>& spoilt) {
   nb::dict by_client;
   nb::list looked_at;
   nb::list ended;
@@ -137,13 +149,15 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   const std::size_t n = ran_plan.size();
   outcomes_.assign(n, ts::outcome{});
   failed_.clear();
+  for (const std::uint32_t slot : spoilt) at(slot).spoilt_until = planned_;
   std::int32_t client = -1;
   PyObject* outputs = nullptr;  // of that client; by_client holds it
   for (std::size_t i = 0; i != n; ++i) {
     look_ahead(ran_plan, i);
     const ts::scheduled<request>& e = ran_plan[i];
     request& r = *e.request;
-    if (r.dead || !e.samples) continue;
+    outcomes_[i].spoilt = r.spoilt_until > settled_;
+    if (r.dead || !e.samples || outcomes_[i].spoilt) continue;
     nb::object output;
     try {
       output = take_output(r, answer_of(r, e, index_of, req_ids, sampled), now, outcomes_[i]);
@@ -187,6 +201,9 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   // Not before: a slot that is given back would be another request's.
   for (const std::uint32_t slot : failed_) cancel(slot);
   settle_oldest(now);
+  for (const std::uint32_t slot : spoilt) {
+    if (!at(slot).dead) lose(at(slot));
+  }
   settle_empty(now);
   return all();
 }

@@ -42,12 +42,14 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   const auto at_least = [this](std::int64_t n) {
     return n == 0 ? ts::tokens{} : max(ts::tokens{n}, settings_.least_left);
   };
-  plan_ = planner_->next(moment(now), {.max_batch = settings_.batch,
-                                       .token_budget = ts::tokens{budget},
-                                       .max_chunk = at_least(max_chunk),
-                                       .prefill_budget = at_least(settings_.prefill_budget),
-                                       .lookahead = ts::tokens{lookahead_},
-                                       .max_starts = starts});
+  const ts::step_limits limits{.max_batch = settings_.batch,
+                               .token_budget = ts::tokens{budget},
+                               .max_chunk = at_least(max_chunk),
+                               .prefill_budget = at_least(settings_.prefill_budget),
+                               .lookahead = ts::tokens{lookahead_},
+                               .max_starts = starts};
+  ++planned_;
+  plan_ = words_.asks.is_none() ? planner_->next(moment(now), limits) : plan_with_answers(now, limits);
   in_flight_.push_back(plan_);
   if (settings_.transfers) note_loads();
   open_ = true;
@@ -65,12 +67,88 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   return result;
 }
 
+/// A plan with what is known elsewhere of the requests that start by it. A request is asked about when its turn has
+/// come, with what is here then. If the answer changes what it computes, the plan is made anew: others may start by it,
+/// or with another part of their prompts here. The first in line keeps its answer, then the second, and so on.
+plan core::plan_with_answers(double now, const ts::step_limits& limits) {
+  for (request* r : waits_) {
+    if (r->state().parked) (void)planner_->ready(*r);
+  }
+  waits_.clear();
+  while (true) {
+    plan_ = planner_->next(moment(now), limits);
+    bool is_settled = false;
+    try {
+      is_settled = !ask();
+    } catch (...) {
+      (void)planner_->abandon(plan_);
+      throw;
+    }
+    if (is_settled) break;
+    if (planner_->abandon(plan_) != ts::status::ok) throw std::runtime_error("a plan could not be made anew");
+    apply_answers();
+  }
+  // Those that do not start by it are asked about again at their next turn.
+  for (request* r : fetches_) {
+    if (r->state().life == ts::lifecycle::waiting) (void)planner_->fetching(*r, {});
+    r->fetches = false;
+  }
+  fetches_.clear();
+  return plan_;
+}
+
+/// Asks about the requests that start by the plan. Whether an answer changes it.
+bool core::ask() {
+  const ts::tokens size = settings_.limits.block_size;
+  answers_.clear();
+  // What is here of those with KV elsewhere; of the others, it is what they start with.
+  for (const auto& f : plan_.fetch) (void)ask(*f.request, size * static_cast<std::int64_t>(f.first));
+  for (const auto& l : plan_.load) (void)ask(*l.request, size * static_cast<std::int64_t>(l.first));
+  for (std::size_t i = 0; i != plan_.size(); ++i) {
+    const ts::scheduled<request>& e = plan_[i];
+    if (e.request->state().life != ts::lifecycle::waiting) continue;  // its KV has come, and the engine has not heard
+    const bool is_fetched = e.request->fetches && std::any_of(plan_.fetch.begin(), plan_.fetch.end(),
+                                                              [&](const auto& f) { return f.request == e.request; });
+    if (!is_fetched) (void)ask(*e.request, e.first);
+  }
+  return !answers_.empty();
+}
+
+bool core::ask(request& r, ts::tokens here) {
+  if (r.asked_in == planned_ && r.asked_with == here) return false;
+  r.asked_in = planned_;
+  r.asked_with = here;
+  const nb::object answer = words_.asks(nb::borrow(r.object), here.count());
+  const nb::tuple both = nb::cast<nb::tuple>(answer);
+  const bool waits = nb::handle(both[0]).is_none();
+  const ts::tokens more{waits ? 0 : nb::cast<std::int64_t>(both[0])};
+  if (!waits && more == ts::tokens{} && !r.fetches) return false;
+  answers_.push_back({&r, more == ts::tokens{} ? more : here + more, nb::cast<bool>(both[1]), waits});
+  return true;
+}
+
+void core::apply_answers() {
+  for (const said& a : answers_) {
+    request& r = *a.who;
+    ts::status done =
+        a.later && a.there != ts::tokens{} ? planner_->loading(r, a.there) : planner_->fetching(r, a.there);
+    if (done == ts::status::ok && a.waits) done = planner_->park(r);
+    if (done != ts::status::ok) throw std::runtime_error("what is said of KV elsewhere is of no use to its request");
+    if (a.waits) waits_.push_back(&r);
+    if (a.there != ts::tokens{} && !r.fetches) {
+      r.fetches = true;
+      fetches_.push_back(&r);
+    }
+  }
+}
+
 /// With the outcomes that there are.
 void core::settle_oldest(double now) {
   if (planner_->commit(in_flight_.front(), outcomes_, moment(now)) != ts::status::ok) {
     throw std::runtime_error("the step was refused: it is not the one that was planned");
   }
   in_flight_.pop_front();
+  ++settled_;
   open_ = false;
 }
 

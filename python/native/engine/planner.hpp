@@ -117,13 +117,16 @@ struct planner {
   virtual void retune(request& r) = 0;
   /// What the prefix cache has learnt and forgotten since its `forget`; null if it tells nothing.
   [[nodiscard]] virtual told_events* events() { return nullptr; }
-  /// KV of the first tokens of a request comes from elsewhere, and has come: see the scheduler's. As
-  /// `unknown_request` says, not with several groups.
-  virtual ts::status loading(request& r, ts::tokens n) = 0;
-  virtual ts::status arrived(request& r, ts::tokens n) = 0;
-  /// It has ended, and its blocks are read from elsewhere until `drained`.
-  virtual ts::status drain(request& r, std::uint64_t& ticket) = 0;
-  virtual ts::status drained(std::uint64_t ticket) = 0;
+  /// What KV from elsewhere needs: see the scheduler's. As `unknown_request` says, not with several groups. `drain`: it
+  /// has ended, and its blocks are read from elsewhere until `drained`.
+  virtual ts::status loading(request& /*r*/, ts::tokens /*n*/) { return ts::status::unknown_request; }
+  virtual ts::status fetching(request& /*r*/, ts::tokens /*n*/) { return ts::status::unknown_request; }
+  virtual ts::status arrived(request& /*r*/, ts::tokens /*n*/) { return ts::status::unknown_request; }
+  virtual ts::status park(request& /*r*/) { return ts::status::unknown_request; }
+  virtual ts::status ready(request& /*r*/) { return ts::status::unknown_request; }
+  virtual ts::status abandon(const plan& /*p*/) { return ts::status::unknown_request; }
+  virtual ts::status drain(request& /*r*/, std::uint64_t& /*ticket*/) { return ts::status::unknown_request; }
+  virtual ts::status drained(std::uint64_t /*ticket*/) { return ts::status::unknown_request; }
   /// Tokens at the beginning of its prompt that the prefix cache has now. O(blocks).
   [[nodiscard]] virtual ts::tokens cached(const request& r) const = 0;
   [[nodiscard]] virtual ts::wait_reason why(const request& r) const = 0;

@@ -126,7 +126,11 @@ class planner_of final : public planner {
     }
   }
   ts::status loading(request& r, ts::tokens n) override { return scheduler_.loading(r, n, time_point::never()); }
+  ts::status fetching(request& r, ts::tokens n) override { return scheduler_.fetching(r, n); }
   ts::status arrived(request& r, ts::tokens n) override { return scheduler_.arrived(r, n); }
+  ts::status park(request& r) override { return scheduler_.park(r, time_point::never()); }
+  ts::status ready(request& r) override { return scheduler_.ready(r); }
+  ts::status abandon(const plan& p) override { return scheduler_.abandon(p); }
   ts::status drain(request& r, std::uint64_t& ticket) override {
     return scheduler_.finish(r, time_point::never(), ticket);
   }
@@ -200,10 +204,6 @@ class grouped_planner final : public planner {
   ts::status forget_prefixes() override { return scheduler_.forget_prefixes(); }
   ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
   void retune(request& r) override { retune_request(scheduler_, r); }
-  ts::status loading(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
-  ts::status arrived(request& /*r*/, ts::tokens /*n*/) override { return ts::status::unknown_request; }
-  ts::status drain(request& /*r*/, std::uint64_t& /*ticket*/) override { return ts::status::unknown_request; }
-  ts::status drained(std::uint64_t /*ticket*/) override { return ts::status::unknown_request; }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }

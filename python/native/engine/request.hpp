@@ -47,6 +47,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool transfers = false;     ///< Its KV comes from another engine, or goes to one.
   bool loading = false;       ///< Its KV is on its way.
   bool in_prompt = false;     ///< The latest step that it was in has left a part of its prompt.
+  bool fetches = false;       ///< What is known of its KV elsewhere is said for the present plan.
   std::uint32_t written = 0;  ///< How many of `recent` are in the lists below.
   std::uint32_t slot = 0;
 
@@ -58,6 +59,10 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   float score = 0;
   ts::tokens expected_output{};
   ts::token_pacer pacer{};
+
+  std::uint64_t asked_in = 0;      ///< The plan for which it was last asked what of it is elsewhere,
+  ts::tokens asked_with{};         ///< how many of its tokens were here,
+  std::uint64_t spoilt_until = 0;  ///< Plans up to this one used KV of it that did not come.
 
   std::vector<std::int64_t> stops;
   std::vector<std::uint64_t> hashes;  ///< The hashes of the full blocks.

@@ -32,8 +32,6 @@ class Core:
         """Whether a request that holds blocks has all of its prompt."""
     def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
         """Drafts for the next step, where they are known before it is planned."""
-    def load(self, slot: int, tokens: int) -> None:
-        """KV of its first tokens comes from another engine."""
     def loads(self) -> list[tuple[Any, tuple[list[int]], int]]:
         """(request, block ids, blocks of these that are here already) of each request with KV on its way by the latest
         plan."""
@@ -56,10 +54,17 @@ class Core:
     def skip(self) -> None:
         """A step in which nothing runs."""
     def update(
-        self, index_of: dict[str, int], req_ids: list[str], sampled: list[list[int]], now: float
+        self,
+        index_of: dict[str, int],
+        req_ids: list[str],
+        sampled: list[list[int]],
+        now: float,
+        spoilt: list[int] = ...,
     ) -> tuple[dict[int, list[Any]], list[tuple[Any, Any, int, bool, bool]], list[Any], list[tuple[Any, str]]]:
         """Takes in the outcome of a step: (outputs by client, what to look at, requests that ended, requests without a
-        usable output and why)."""
+        usable output and why). `spoilt`: slots of requests with KV that did not come; they lose all of theirs."""
+    def forget_prefixes(self) -> None:
+        """No prefix is known any more."""
     def reset(self) -> list[Any] | None:
         """All KV is lost: the requests that had some, or None while a step is under way."""
     def running(self) -> int:

@@ -234,6 +234,7 @@ class Runner:
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
     drafter: str = ""  #: what drafts with KV of its own, in the same blocks; empty: nothing does
     zeroes: bool = False  #: new blocks of groups without a state must be made zero
+    discards: bool = False  #: KV may not come: then a token that was sampled without it is not one of its request
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
     resumed: int = 0
@@ -286,6 +287,8 @@ class Runner:
                 self._must_be_zero(zeroed, blocks, 0)
                 for mine, fresh in zip(state.blocks, blocks, strict=True):
                     mine += fresh
+            if self.discards:
+                del state.tokens[state.prompt + outputs :]
             if not self.second and request_id not in self.batch:
                 assert cached.all_token_ids[request_id] == state.tokens, "who was away is told all its tokens"
             state.done = done

@@ -139,9 +139,9 @@ def test_an_engine_core_in_a_process_of_its_own() -> None:
 not_had = pytest.mark.parametrize(
     "what",
     [
-        {"kv_cache_metrics": True},
+        {"max_num_active_seqs": 8},
     ],
-    ids=["KV cache metrics"],
+    ids=["max_num_active_seqs"],
 )
 
 
@@ -163,6 +163,48 @@ def test_handed_back(what: dict) -> None:
 def test_not_handed_back(what: dict) -> None:
     with pytest.raises(NotImplementedError, match="tessera does not support"), llm(**what, **ours):
         pass
+
+
+@apart
+def test_metrics_of_kv_and_of_operations() -> None:
+    params = SamplingParams(temperature=0, max_tokens=20)
+    asked = {"kv_cache_metrics": True, "kv_cache_metrics_sample": 1.0, "enable_mfu_metrics": True}
+    with llm() as made:
+        expected = answers(made, params)
+    with llm(**asked, **ours) as made:
+        assert scheduler_of(made).startswith("tessera")
+        assert answers(made, params) == expected
+
+
+@apart
+def test_kv_in_a_store() -> None:
+    """vLLM's ExampleConnector writes the KV of prompts to files, and loads it in the step that starts a request."""
+    import tempfile
+
+    from vllm.config import KVTransferConfig
+
+    # Longer than a block: of shorter prompts that connector keeps nothing, and finds less than that.
+    asked: Any = [{"prompt_token_ids": [3 + (i * j) % 50 for j in range(70 + 3 * i)]} for i in range(1, 20)]
+    params = SamplingParams(temperature=0, max_tokens=20)
+    got, loaded = [], []
+    for options in ({}, ours):
+        with tempfile.TemporaryDirectory() as folder:
+            transfer = KVTransferConfig(
+                kv_connector="ExampleConnector",
+                kv_role="kv_both",
+                kv_connector_extra_config={"shared_storage_path": folder},
+            )
+            more = {"kv_transfer_config": transfer, "enable_prefix_caching": False, "max_num_batched_tokens": 8192}
+            for _ in range(2):
+                with llm(**more, **options) as made:
+                    assert scheduler_of(made).startswith("tessera") == bool(options)
+                    connector = made.llm_engine.engine_core.engine_core.scheduler.connector
+                    after, told = connector.update_state_after_alloc, []
+                    connector.update_state_after_alloc = lambda r, b, n, a=after, t=told: (a(r, b, n), t.append(n))
+                    got.append(answers(made, params, asked))
+                    loaded.append(sum(told))
+    assert got[1:] == got[:1] * 3
+    assert loaded[0] == loaded[2] == 0 and loaded[1] == loaded[3] > 1000
 
 
 @apart

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import stub
 import torch
+from vllm.config import KVTransferConfig
 from vllm.v1.core.sched import diffusion_scheduler
 from vllm.v1.kv_cache_interface import (
     ChunkedLocalAttentionSpec,
@@ -29,6 +30,10 @@ from tessera.vllm import support
 from tessera.vllm.options import OptionsError
 
 own = SimpleNamespace  # something that is there
+
+
+def connector(name: str, **options: Any) -> Any:
+    return KVTransferConfig(kv_connector=name, kv_role="kv_both", engine_id="one", kv_connector_extra_config=options)
 
 
 def with_config(part: str | None, **values: Any) -> Any:
@@ -60,10 +65,23 @@ configurations = {
         {"speculative_config": own(method="draft_model", max_num_new_slots_for_drafting=6)},  # for 24 requests, of 128
     ),
     "more than 256 adapters at once": (None, {"lora_config": own(max_loras=257)}),
-    "KV connectors other than NixlConnector": (None, {"kv_transfer_config": own(kv_connector="LMCacheConnectorV1")}),
+    "KV connectors that work on vLLM's own block pool": (
+        None,
+        {"kv_transfer_config": connector("SimpleCPUOffloadConnector")},
+    ),
+    "KV connectors of vLLM's that were not tried": (
+        None,
+        {
+            "kv_transfer_config": connector(
+                "MultiConnector",
+                connectors=[
+                    {"kv_connector": "ExampleConnector", "kv_role": "kv_both"},
+                    {"kv_connector": "NixlPushConnector", "kv_role": "kv_both"},
+                ],
+            )
+        },
+    ),
     "encoder cache connectors": (None, {"ec_transfer_config": own()}),
-    "KV cache metrics": ("observability_config", {"kv_cache_metrics": True}),
-    "MFU metrics": ("observability_config", {"enable_mfu_metrics": True}),
     "pooling models": ("model_config", {"runner_type": "pooling"}),
     "diffusion models": ("model_config", {"is_diffusion": True}),
     "encoder-decoder models": ("model_config", {"is_encoder_decoder": True}),
@@ -203,13 +221,10 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
 
 
 def test_several_reasons_are_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = with_config(None, lora_config=own(max_loras=300), kv_transfer_config=own(kv_connector="Mooncake"))
+    made = with_config(None, lora_config=own(max_loras=300), ec_transfer_config=own())
     _, warnings = make(monkeypatch, made)
     assert len(warnings) == 1
-    assert (
-        "tessera does not support more than 256 adapters at once; KV connectors other than NixlConnector:"
-        in warnings[0]
-    )
+    assert "tessera does not support more than 256 adapters at once; encoder cache connectors:" in warnings[0]
 
 
 def test_nothing_is_handed_back_without_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from vllm.distributed.kv_events import (
     KVEventBatch,
 )
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, supports_hma
 from vllm.logger import init_logger
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
@@ -45,6 +45,11 @@ from vllm.v1.request import Request, RequestStatus
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 try:
+    from vllm.v1.core.sched.output import KVConnectorBlockState
+except ImportError:  # releases in which connectors are not told of blocks that way
+    KVConnectorBlockState = None
+
+try:
     from vllm.outputs import RequestError
 except ImportError:  # releases that do not say why a request has failed
     RequestError = None
@@ -53,6 +58,8 @@ try:
     from vllm.v1.core.sched.utils import check_sequence_repetition
 except ImportError:  # releases that do not look for repetition
     check_sequence_repetition = None
+
+logger = init_logger("vllm.tessera")
 
 __all__ = [
     "MEDIUM_GPU",
@@ -86,7 +93,10 @@ __all__ = [
     "SlidingWindowMLASpec",
     "SlidingWindowSpec",
     "SpecDecodingStats",
+    "block_state",
     "check_sequence_repetition",
+    "connectors_by_request",
+    "connectors_of",
     "drafts_of_batch",
     "groups_of",
     "hash_ahead",
@@ -103,7 +113,11 @@ __all__ = [
     "prompt_ahead",
     "server_parser",
     "slots_ahead",
+    "needs_own_blocks",
+    "perf_metrics",
+    "residency_metrics",
     "slots_per_request",
+    "supports_hma",
     "tells_errors",
     "tested",
     "tokenizer_of",
@@ -239,6 +253,59 @@ def server_parser(parser: Any) -> Any:
 def make_connector(vllm_config: Any, kv_cache_config: Any) -> Any:
     """The scheduler's side of a KV connector."""
     return KVConnectorFactory.create_connector(vllm_config, KVConnectorRole.SCHEDULER, kv_cache_config)
+
+
+#: Connectors that are concerned with requests that have `kv_transfer_params`, and with no others.
+connectors_by_request = ("NixlConnector", "NixlPullConnector", "MooncakeConnector")
+
+
+def connectors_of(vllm_config: Any) -> list[tuple[Any, type]]:
+    """The KV connectors that a configuration names, with those that MultiConnector combines: their configurations and
+    classes. MultiConnector itself only passes calls on. Empty if vLLM cannot find one: it says so when it makes it."""
+    config = vllm_config.kv_transfer_config
+    if config is None or config.kv_connector is None:
+        return []
+    try:
+        connector = KVConnectorFactory.get_connector_class(config)
+        combined = getattr(connector, "_get_connector_classes_and_configs", None)
+        if combined is None:
+            return [(config, connector)]
+        return [(own.kv_transfer_config, cls) for cls, own in combined(vllm_config)]
+    except Exception as error:
+        logger.warning("the KV connector %s is not found: %s", config.kv_connector, error)
+        return []
+
+
+def needs_own_blocks(connector: type) -> bool:
+    """Whether a connector works on the block pool of vLLM's own scheduler."""
+    names = ("bind_kv_cache_manager", "bind_gpu_block_pool", "has_pending_block_frees")
+    return any(getattr(connector, name, None) is not getattr(KVConnectorBase_V1, name, None) for name in names)
+
+
+def block_state(request_ids: set[str], blocks_of: Callable[[str], tuple[list[int], ...]]) -> Any:
+    """What a connector may ask of the blocks of requests in a step."""
+    if KVConnectorBlockState is None:
+        return None
+    return KVConnectorBlockState(req_ids=request_ids, resolve_block_ids=blocks_of, boundary_state_offloads={})
+
+
+def perf_metrics(vllm_config: Any) -> Any:
+    """What counts the operations of a step, for MFU metrics; None if they are not asked for."""
+    if not getattr(vllm_config.observability_config, "enable_mfu_metrics", False):
+        return None
+    from vllm.v1.metrics.perf import ModelMetrics
+
+    metrics = ModelMetrics(vllm_config)
+    return metrics if metrics.is_enabled() else None
+
+
+def residency_metrics(vllm_config: Any) -> Any:
+    """What samples how long blocks of KV stay; None if that is not asked for."""
+    if not getattr(vllm_config.observability_config, "kv_cache_metrics", False):
+        return None
+    from vllm.v1.core.kv_cache_metrics import KVCacheMetricsCollector
+
+    return KVCacheMetricsCollector(vllm_config.observability_config.kv_cache_metrics_sample)
 
 
 def new_request_drafts(vllm_config: Any) -> Any:

@@ -100,6 +100,7 @@ class Describer:
         # Named tenants have the first places; the others have the next ones, as they come.
         self.tenants = {name: place for place, name in enumerate(options.weights)}
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
+        self.transfers_all = False  #: the KV connector concerns all requests
 
     def describe(self, request: Any, output: list[int], everything: list[int]) -> dict[str, Any]:
         """Raises ValueError for arguments that are none, and RuntimeError if a user's function fails."""
@@ -125,6 +126,7 @@ class Describer:
             raise ValueError(f"its arrival_time is {arrival}")
         reasons = self.options.end_of_reasoning is not None and own.get("reasoning", True)
         repetition = getattr(params, "repetition_detection", None) is not None
+        transfers = self.transfers_all or bool(getattr(request, "kv_transfer_params", None))
         return {
             "id": request.request_id,
             "output_token_ids": output,
@@ -148,12 +150,12 @@ class Describer:
                 or params.prompt_logprobs is not None
                 or getattr(params, "prompt_logprob_token_ids", None) is not None
                 or repetition
+                or transfers
                 or request.use_structured_output
                 or request.trace_headers is not None
                 or getattr(request, "spec_decode_metrics", None) is not None
-                or getattr(request, "kv_transfer_params", None)
             ),
-            "transfers": bool(getattr(request, "kv_transfer_params", None)),
+            "transfers": transfers,
             "repetitive": repetition,
             # A request that must compute the whole prompt has no use for what is known, and shares nothing.
             "caches": not getattr(request, "skip_reading_prefix_cache", False),

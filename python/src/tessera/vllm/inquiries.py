@@ -99,11 +99,13 @@ class Inquiries(api.SchedulerInterface):
     def _reset(self) -> None:
         lost = self.core.reset()
         if self.transfers is not None:
-            self.transfers.lost(request.request_id for request in lost)
+            self.transfers.lost(lost)
         if self.log_stats:
             for request in lost:
                 request.record_event(api.EngineCoreEventType.PREEMPTED)
         self.lost_by_reset.extend(lost)
+        if self.residency is not None:
+            self.residency.collector.reset()
         self.cache_stats.reset = True
 
     def set_option(self, name: str, value: Any) -> None:
@@ -129,7 +131,9 @@ class Inquiries(api.SchedulerInterface):
     def get_kv_cache_usage(self) -> float:
         return self.core.usage()
 
-    def make_stats(self, cudagraph_stats: Any = None, drafted: Any = None, told: Any = None) -> Any:
+    def make_stats(
+        self, cudagraph_stats: Any = None, drafted: Any = None, told: Any = None, performed: Any = None
+    ) -> Any:
         if not self.log_stats:
             return None
         stats, self.cache_stats = self.cache_stats, api.PrefixCacheStats()
@@ -143,6 +147,8 @@ class Inquiries(api.SchedulerInterface):
             prefix_cache_stats=stats,
             cudagraph_stats=cudagraph_stats,
             spec_decoding_stats=drafted,
+            kv_cache_eviction_events=[] if self.residency is None else self.residency.collector.drain_events(),
+            perf_stats=performed,
         )
 
     def shutdown(self) -> None:

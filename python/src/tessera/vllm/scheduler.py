@@ -15,9 +15,11 @@ from typing import Any
 from tessera.vllm import _api as api
 from tessera.vllm import control, metrics
 from tessera.vllm._core import Describer, chunk_of, ends_by_repetition, make_core
+from tessera.vllm.drafts import Drafts
 from tessera.vllm.events import Events
-from tessera.vllm.inquiries import Inquiries, Requests
+from tessera.vllm.inquiries import Requests
 from tessera.vllm.options import Options
+from tessera.vllm.residency import Residency
 from tessera.vllm.support import block_size_of, budget_of, tells, why_not_config, why_not_memory, why_not_request
 from tessera.vllm.transfers import Transfers
 
@@ -38,7 +40,7 @@ def options_of(vllm_config: Any) -> Options:
     return Options.of(vllm_config.additional_config)
 
 
-class Scheduler(Inquiries):
+class Scheduler(Drafts):
     """For vLLM's option ``scheduler_cls``. Options: ``additional_config={"tessera": {"policy": ..., ...}}``.
 
     What it cannot do is done by vLLM's own scheduler: then making one of these makes one of those, with a warning.
@@ -118,6 +120,15 @@ class Scheduler(Inquiries):
         self.since_prefill = self.prefill_interval  #: steps since the latest that computed a prompt
         self._pause_state = Pause.UNPAUSED
         self.cache_stats = api.PrefixCacheStats()
+        self.perf_metrics = api.perf_metrics(vllm_config) if log_stats else None
+        collector = api.residency_metrics(vllm_config)
+        self.residency = None if collector is None else Residency(collector, self.caching)
+        #: KV from and for elsewhere
+        self.transfers: Transfers | None = None
+        if vllm_config.kv_transfer_config is not None:
+            self.transfers = Transfers(vllm_config, kv_cache_config, block_size, log_stats)
+            self.connector = self.transfers.connector
+            self.describer.transfers_all = self.transfers.of_all
 
         self.core = make_core(
             options,
@@ -135,22 +146,20 @@ class Scheduler(Inquiries):
                 "reason_length": api.FinishReason.LENGTH,
                 "reason_repetition": getattr(api.FinishReason, "REPETITION", api.FinishReason.STOP),
                 "repeats": ends_by_repetition,
+                "asks": None if self.transfers is None else self.transfers.ask,
                 "requests": self.by_id,
             },
             # Async scheduling: a step is planned while the one before it runs.
             plans_in_flight=2 if self.config.async_scheduling else 1,
             lookahead=self.lookahead,
-            transfers=vllm_config.kv_transfer_config is not None,
+            transfers=self.transfers is not None,
             tells=tells(vllm_config),
         )
         #: the same for code elsewhere: it finds true numbers in them
         self.requests = Requests(self.by_id, self.slots, self.core)
         self.events = Events(vllm_config, kv_cache_config, self.core, block_size) if tells(vllm_config) else None
-        #: KV from and for other engines
-        self.transfers: Transfers | None = None
-        if vllm_config.kv_transfer_config is not None:
-            self.transfers = Transfers(vllm_config, kv_cache_config, self.core, block_size, log_stats)
-            self.connector = self.transfers.connector
+        if self.transfers is not None:
+            self.transfers.core, self.transfers.slots = self.core, self.slots
         logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
 
     # -- requests come and go
@@ -173,7 +182,8 @@ class Scheduler(Inquiries):
         if self.transfers is not None:
             self.transfers.joins(request)
         self.by_id[request.request_id] = request
-        request._block_hasher = None  # the core hashes tokens by itself
+        if self.transfers is None or not self.transfers.of_all:
+            request._block_hasher = None  # the core hashes tokens by itself
         if self.log_stats:
             request.record_event(api.EngineCoreEventType.QUEUED)
         if self.lookahead:
@@ -196,11 +206,9 @@ class Scheduler(Inquiries):
                 self._refuse(request, f"{slot}: prompt of {request.num_prompt_tokens} tokens")
                 return
             self.slots[request.request_id] = slot
-            if self.transfers is not None and request.kv_transfer_params:
-                self.transfers.submitted(request, slot)
         except (ValueError, OverflowError) as error:  # what a user has sent
             self._refuse(request, f"{type(error).__name__}: {error}")
-        except Exception as error:  # a user's function, or the connector
+        except Exception as error:  # a user's function
             self._refuse(request, f"{type(error).__name__}: {error}", is_invalid=False)
 
     def _refuse(self, request: Any, reason: str, is_invalid: bool = True) -> None:
@@ -219,8 +227,8 @@ class Scheduler(Inquiries):
             request = self.by_id.pop(request_id, None)
             if request is None:
                 continue
-            self._leave(request)
             request.status = finished_status
+            self._leave(request)
             ended.append(request)
         return ended
 
@@ -274,7 +282,7 @@ class Scheduler(Inquiries):
         for request in outgrown:
             self._refuse_running(request)
         if lost and self.transfers is not None:
-            self.transfers.lost(lost)
+            self.transfers.lost(self.by_id[request_id] for request_id in lost)
         if lost and self.log_stats:
             for request_id in lost:
                 self.by_id[request_id].record_event(api.EngineCoreEventType.PREEMPTED, now)
@@ -304,13 +312,26 @@ class Scheduler(Inquiries):
             num_common_prefix_blocks=self.no_common_blocks,
             new_block_ids_to_zero=self.core.to_zero() or None,
         )
+        if self.residency is not None:
+            self.residency.goes_on(output.scheduled_cached_reqs)
         if self.transfers is not None:
-            self.transfers.planned(output, fresh, self.slots)
+            self._transfer(output, fresh)
         if total:
             if self.prefill_interval > 1:
                 self.since_prefill = 0 if self.core.prefills() else self.since_prefill + 1
             self.steps.append((output, self._note_structured(output) if self.structured else []))
         return output
+
+    def _transfer(self, output: Any, fresh: list[Any]) -> None:
+        """KV comes and goes beside a step."""
+        if self.residency is not None:
+            for _, block_ids, here in self.core.loads():
+                self.residency.starts(block_ids[0], here)
+        self.transfers.planned(output, fresh, self.by_id)
+        failed, self.transfers.no_answer = self.transfers.no_answer, []
+        for request, reason in failed:
+            self.core.cancel(self.slots.pop(request.request_id))
+            self._refuse(request, reason, is_invalid=False)
 
     def places_taken(self) -> int:
         """Places in the runner's buffers that a drafter takes of a step, at most."""
@@ -348,8 +369,12 @@ class Scheduler(Inquiries):
         new = []
         for request, block_ids, first, is_known, length in fresh:
             here, external = first, 0
+            has_come = False
             if self.transfers is not None:
-                here, external = self.transfers.starts(request, first, length, is_known)
+                has_come = request.request_id in self.transfers.fetched
+                here, external = self.transfers.starts(request.request_id, first)
+            if self.residency is not None and not has_come:
+                self.residency.starts(block_ids[0], here // self.block_size)
             if self.log_stats:
                 request.record_event(api.EngineCoreEventType.SCHEDULED, now)
                 if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
@@ -417,6 +442,10 @@ class Scheduler(Inquiries):
         drafted = None
         if scheduler_output.scheduled_spec_decode_tokens:
             drafted = self._count_drafts(scheduler_output, model_runner_output)
+        told = getattr(model_runner_output, "kv_connector_output", None)
+        spoilt, is_late = [], False
+        if self.transfers is not None:
+            spoilt, is_late = self._take_spoilt(scheduler_output, told, is_step)
         if is_step:
             self.steps.popleft()
             by_client, looked_at, ended, failed = self.core.update(
@@ -424,7 +453,10 @@ class Scheduler(Inquiries):
                 model_runner_output.req_ids,
                 model_runner_output.sampled_token_ids,
                 time.monotonic(),
+                spoilt,
             )
+            if is_late:
+                self.core.forget_prefixes()
         for request, reason in failed:
             # The core has cancelled it already.
             del self.slots[request.request_id]
@@ -438,7 +470,7 @@ class Scheduler(Inquiries):
                     self._complete(output, request, index, model_runner_output)
                 except Exception as error:  # a bad output of one request must not end the others
                     self._end_with(output, request, f"{type(error).__name__}: {error}")
-                if self.transfers is not None and request.kv_transfer_params:
+                if self.transfers is not None and self.transfers.concerns(request):
                     last[request.request_id] = output
         for request in ended:
             # The core has taken it out already.
@@ -452,7 +484,6 @@ class Scheduler(Inquiries):
             self.describer.ended(request, is_whole=True)
             self.structured.pop(request.request_id, None)
             self._notify_finished(request)
-        told = getattr(model_runner_output, "kv_connector_output", None)
         if self.transfers is not None and told is not None:
             for request, arriving in self.transfers.take(told, self.by_id):
                 del self.slots[request.request_id]
@@ -468,8 +499,11 @@ class Scheduler(Inquiries):
             self._reset()
         if self.refused:
             self._report_refused(by_client)
+        others = self.connector.take_events() if self.connector is not None else ()
         if self.events is not None:
-            self.events.publish(self.connector.take_events() if self.connector is not None else ())
+            self.events.publish(others)
+        else:
+            deque(others, maxlen=0)  # a connector may give them as it is asked
 
         result = {client: api.EngineCoreOutputs(outputs=outputs) for client, outputs in by_client.items()}
         if self.finished_by_client:
@@ -480,32 +514,22 @@ class Scheduler(Inquiries):
             # To one of the front ends, whether it has outputs or not.
             if not result:
                 result[0] = api.EngineCoreOutputs()
+            performed = self.perf_metrics.get_step_perf_stats_per_gpu(scheduler_output) if self.perf_metrics else None
             next(iter(result.values())).scheduler_stats = self.make_stats(
-                model_runner_output.cudagraph_stats, drafted, told
+                model_runner_output.cudagraph_stats, drafted, told, performed
             )
         return result
 
-    def _count_drafts(self, step: Any, ran: Any) -> Any:
-        """How many drafts held in a step: for the stats, and for each request that asks for it."""
-        stats = api.SpecDecodingStats.new(self.lookahead) if self.log_stats else None
-        invalid = step.num_invalid_spec_tokens or {}
-        for request_id, drafts in step.scheduled_spec_decode_tokens.items():
-            request = self.by_id.get(request_id)
-            if request is None:
-                continue
-            try:
-                accepted = len(ran.sampled_token_ids[ran.req_id_to_index[request_id]]) - 1
-            except (LookupError, TypeError):
-                accepted = -1
-            tried = len(drafts) - invalid.get(request_id, 0)
-            if not 0 <= accepted <= len(drafts):
-                continue  # without a usable output: the core says so
-            if stats is not None:
-                stats.observe_draft(num_draft_tokens=tried, num_accepted_tokens=accepted)
-            if request.spec_decode_metrics is not None:
-                level = self.vllm_config.observability_config.per_request_spec_decode_metrics
-                request.spec_decode_metrics.observe(tried, accepted, detailed=level == "detailed")
-        return stats if stats is not None and stats.num_drafts else None
+    def _take_spoilt(self, step: Any, told: Any, is_step: bool) -> tuple[list[int], bool]:
+        """Requests with KV that did not come in their step fail, or compute it. Returns the slots of the latter, and
+        whether others may have found some of that KV."""
+        spoilt, is_late = self.transfers.spoilt(step, told, self.by_id, is_step)
+        if self.transfers.recomputes:
+            return [self.slots[request.request_id] for request in spoilt], is_late
+        for request in spoilt:
+            self.core.cancel(self.slots.pop(request.request_id))
+            self._refuse(request, "its KV could not be fetched", is_invalid=False)
+        return [], is_late
 
     def _complete_first(self, output: Any, request: Any) -> None:
         """The first output of a request tells how its prompt was computed; so does the first after each new start."""
@@ -539,9 +563,9 @@ class Scheduler(Inquiries):
         """Makes an output of a request its last one, as an error."""
         logger.error("tessera ends request %s: %s", request.request_id, reason)
         output.finish_reason = api.FinishReason.ERROR
+        request.status = Status.FINISHED_ERROR
         if self.by_id.pop(request.request_id, None) is not None:
             self._leave(request)
-        request.status = Status.FINISHED_ERROR
 
     def _refuse_running(self, request: Any) -> None:
         """A request has grown beyond the memory: it can never get its next token."""
@@ -556,6 +580,7 @@ class Scheduler(Inquiries):
             request_id = request.request_id
             if self.by_id.pop(request_id, None) is not None:
                 logger.error("tessera cannot serve request %s: %s", request_id, reason)
+                request.status = Status.FINISHED_ERROR
                 self._leave(request)
                 reported.add(request_id)
                 if getattr(request, "resumable", False):
@@ -573,31 +598,3 @@ class Scheduler(Inquiries):
                     error=error,
                 )
             )
-
-    # -- drafts
-
-    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        """What the runner has guessed, for the next step."""
-        ids, guesses = draft_token_ids.req_ids, draft_token_ids.draft_token_ids
-        if self.structured:
-            guesses = [
-                guess if request is None else self.structured_output_manager.validate_tokens(request, guess)
-                for request, guess in zip(map(self.structured.get, ids), guesses, strict=True)
-            ]
-        self.core.take_drafts(self.slots, ids, guesses)
-
-    def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: Any) -> None:
-        """The same for a step that has been planned with places for them: its grammars refuse some."""
-        drafts = scheduler_output.scheduled_spec_decode_tokens
-        invalid: dict[str, int] = {}
-        for request_id, guess in zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=True):
-            request = self.by_id.get(request_id)
-            places = len(drafts.get(request_id, ()))
-            if request is None or not places:
-                continue
-            valid = list(self.structured_output_manager.validate_tokens(request, guess[:places]))
-            if len(valid) < places:
-                invalid[request_id] = places - len(valid)
-                valid += [-1] * invalid[request_id]
-            drafts[request_id] = valid
-        scheduler_output.num_invalid_spec_tokens = invalid

@@ -106,6 +106,7 @@ class ShadowScheduler:
                 "output": _make_output,
                 **dict.fromkeys(words.split()),
                 "repeats": lambda request: False,
+                "asks": None,
                 "requests": self.in_core,
             },
         )

@@ -33,8 +33,15 @@ def _drafts(config: Any) -> bool:
 
 _async = ("scheduler_config", "async_scheduling")
 _threshold = ("scheduler_config", "long_prefill_token_threshold")
-#: Connectors with KV that comes and goes between two steps, and is pulled by the engine that wants it.
-_connectors = ("NixlConnector", "NixlPullConnector")
+_pulling = ("NixlConnector", "NixlPullConnector")
+#: vLLM's connectors that were tried, or that ask a scheduler for the same as those.
+_tried = (
+    *api.connectors_by_request,
+    "DecodeBenchConnector",
+    "ExampleConnector",
+    "LMCacheConnectorV1",
+    "OffloadingConnector",
+)
 
 
 def budget_of(config: Any) -> int:
@@ -71,18 +78,23 @@ def _connector(config: Any) -> str | None:
     return _has(config, "kv_transfer_config", "kv_connector")
 
 
-def _nixl(config: Any) -> bool:
-    return _connector(config) in _connectors
+def _any_connector(is_so: Callable[[Any, type], Any]) -> Callable[[Any], bool]:
+    return lambda c: any(is_so(own, connector) for own, connector in api.connectors_of(c))
 
 
-def _extra(config: Any) -> dict[str, Any]:
-    return _has(config, "kv_transfer_config", "kv_connector_extra_config") or {}
+def _is_untried(own: Any, connector: type) -> bool:
+    return connector.__module__.startswith("vllm.") and own.kv_connector not in _tried
 
 
 def _nixl_by_host(config: Any) -> bool:
     """Whether KV goes by a copy in the host's memory, made chunk by chunk of the blocks that are new in it."""
-    on_host = _has(config, "kv_transfer_config", "kv_buffer_device") == "cpu"
-    return _nixl(config) and on_host and _has(config, "device_config", "device_type") != "cpu"
+    if _has(config, "device_config", "device_type") == "cpu":
+        return False
+    return _any_connector(lambda own, _: own.kv_connector in _pulling and own.kv_buffer_device == "cpu")(config)
+
+
+def _bidirectional(own: Any, _: type) -> bool:
+    return own.kv_connector in _pulling and bool((own.kv_connector_extra_config or {}).get("bidirectional_kv_xfer"))
 
 
 #: Adapters that can be told apart on the device.
@@ -105,14 +117,13 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
         f"more than {_vllm.adapters} adapters at once",
         lambda c: (_has(c, "lora_config", "max_loras") or 0) > most_loras,
     ),
-    ("KV connectors other than NixlConnector", lambda c: _connector(c) not in (None, *_connectors)),
-    ("async scheduling with a KV connector", lambda c: _nixl(c) and _has(c, *_async)),
-    ("drafts with a KV connector", lambda c: _nixl(c) and _drafts(c)),
+    ("KV connectors that work on vLLM's own block pool", _any_connector(lambda _, c: api.needs_own_blocks(c))),
+    ("KV connectors of vLLM's that were not tried", _any_connector(_is_untried)),
+    ("async scheduling with a KV connector", lambda c: _connector(c) and _has(c, *_async)),
+    ("drafts with a KV connector", lambda c: _connector(c) and _drafts(c)),
     ("kv_buffer_device=cpu on a GPU", _nixl_by_host),
-    ("bidirectional_kv_xfer", lambda c: _nixl(c) and _extra(c).get("bidirectional_kv_xfer")),
+    ("bidirectional_kv_xfer", _any_connector(_bidirectional)),
     ("encoder cache connectors", lambda c: _has(c, "ec_transfer_config") is not None),
-    ("KV cache metrics", lambda c: _has(c, "observability_config", "kv_cache_metrics")),
-    ("MFU metrics", lambda c: _has(c, "observability_config", "enable_mfu_metrics")),
     ("pooling models", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
     ("diffusion models", _model("is_diffusion")),
     ("encoder-decoder models", _model("is_encoder_decoder")),
@@ -196,7 +207,7 @@ of_memory = (
     "compressed latent attention, and other layers that are not attention or states",
     "blocks of several sizes, except those of states",
     "KV that stays in the host's memory",
-    "KV connectors, KV events and prompts in one piece with windows or several groups of KV blocks",
+    "KV connectors, KV events, KV cache metrics and prompts in one piece with windows or several groups of KV blocks",
     "KV events with EAGLE or MTP",
     "MTP of several modules with chunks, states or short windows",
 )
@@ -241,6 +252,8 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield "MTP of several modules with chunks, states or short windows"
     if _connector(config) and not is_plain:
         yield "KV connectors with windows or several groups of KV blocks"
+    if _has(config, "observability_config", "kv_cache_metrics") and not is_plain:
+        yield "KV cache metrics with windows or several groups of KV blocks"
     if tells(config) and api.hash_ahead(config):
         yield "KV events with EAGLE or MTP"
     if tells(config) and not is_plain:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""KV that comes from other engines and goes to them, by vLLM's connector.
+"""KV that comes from elsewhere and goes there, by vLLM's connector.
 
 The connector says what can be had elsewhere, moves it in the worker, and tells what has come and gone. Here it meets
-the core's calls for that. While its KV is on its way, a request has its blocks and stands aside. A request that has
-ended keeps its blocks until they have been read.
+the core's calls for that. It is asked about a request at that request's turn. KV that takes longer than a step makes
+its request stand aside, with its blocks; other KV comes in the step that starts the request. A request that has ended
+keeps its blocks until they have been read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ _make_block = api.make(api.KVCacheBlock)
 
 
 @dataclass
+class Found:
+    """What the connector has said of a request that starts: `tokens` behind the first `here` can be had elsewhere."""
+
+    here: int
+    tokens: int
+    later: bool  #: it takes longer than a step
+
+
+@dataclass
 class Arriving:
     """A request with KV on its way."""
 
@@ -27,63 +37,161 @@ class Arriving:
     tokens: int
     blocks: list[int]
     here: int  #: how many of the blocks were here already
+    came: int  #: tokens that come from elsewhere, as the connector counts them
     wanted: bool = True  #: its request has not ended
 
 
 class Transfers:
     """The side of the scheduler of vLLM's KV connector."""
 
-    def __init__(self, vllm_config: Any, kv_cache_config: Any, core: Any, block_size: int, log_stats: bool) -> None:
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, block_size: int, log_stats: bool) -> None:
         self.connector = api.make_connector(vllm_config, kv_cache_config)
-        self.core = core
+        self.core: Any = None  #: to be set before the first request joins
+        self.slots: dict[str, int] = {}  #: the scheduler's
         self.block_size = block_size
+        #: Whether it concerns all requests, and reads their tokens. Else only those with parameters for it.
+        self.of_all = vllm_config.kv_transfer_config.kv_connector not in api.connectors_by_request
+        self.shares = bool(vllm_config.cache_config.enable_prefix_caching)
         # If its KV does not come, a request computes it by itself, or fails.
         self.recomputes = vllm_config.kv_transfer_config.kv_load_failure_policy == "recompute"
-        self.announced: dict[str, int] = {}  #: tokens that can be had elsewhere, of waiting requests, by id
+        self.expected: set[str] = set()  #: waiting requests with KV elsewhere that takes longer than a step
+        self.found: dict[str, Found] = {}  #: of requests that start by the present plan
+        self.leads: dict[str, Any] = {}  #: requests with KV that comes, and the names of the first blocks that do
+        self.leaders: dict[Any, str] = {}  #: the same, by these names
+        self.no_answer: list[tuple[Any, str]] = []  #: requests for which the connector has failed
+        self.starting: dict[int, set[str]] = {}  #: by step under way: the requests with KV that comes in it
+        self.invalid: set[int] = set()  #: blocks that could not be loaded, to be looked at after the next step
+        self.without: set[str] = set()  #: requests with KV that did not come. They compute it when they start again.
         self.arriving: dict[str, Arriving] = {}
         self.broken: dict[str, int] = {}  #: whole tokens of arriving requests; the rest never comes
         #: tokens that were here and tokens that came from elsewhere, of requests that have not started since
         self.fetched: dict[str, tuple[int, int]] = {}
-        self.leaving: dict[str, int] = {}  #: requests that have ended and are being read, and their tickets
+        #: requests that have ended and are being read, and their tickets; None: they hold nothing here
+        self.leaving: dict[str, int | None] = {}
         self.stats = api.PrefixCacheStats() if log_stats else None
 
     def busy(self) -> bool:
         """Whether the worker must still be asked, although no request is served."""
         return bool(self.leaving or self.arriving) or bool(self.connector.has_pending_push_work())
 
+    def concerns(self, request: Any) -> bool:
+        return self.of_all or bool(request.kv_transfer_params)
+
     def joins(self, request: Any) -> None:
         # The worker knows what comes and goes by the request's name.
         if request.request_id in self.arriving or request.request_id in self.leaving:
             raise ValueError(f"the KV of a request {request.request_id!r} that has ended is still on its way")
         self.connector.on_new_request(request)
+        if (request.kv_transfer_params or {}).get("do_remote_prefill"):
+            self.expected.add(request.request_id)
 
-    def submitted(self, request: Any, slot: int) -> None:
-        """Its KV is fetched when its turn comes, if another engine has it."""
-        tokens, later = self.connector.get_num_new_matched_tokens(request, 0)
-        # Its last token is computed here, because something must be sampled. A request that wants the logprobs of its
-        # prompt has no use for any of it.
-        tokens = 0 if request.skip_reading_prefix_cache else min(tokens or 0, request.num_tokens - 1)
-        if later and tokens > 0:
-            self.core.load(slot, tokens)
-            self.announced[request.request_id] = tokens
+    # -- a step
 
-    def planned(self, output: Any, fresh: list[Any], slots: dict[str, int]) -> None:
+    def ask(self, request: Any, here: int) -> tuple[int | None, bool]:
+        """How many tokens behind the first `here` of a request that starts can be had elsewhere, and whether that takes
+        longer than a step. None: it is to be asked again in the next step."""
+        request_id = request.request_id
+        self._forget_found(request_id)
+        if not self.concerns(request) or request_id in self.without:
+            return 0, False
+        if self.of_all:
+            self._write(request)
+        request.num_computed_tokens = 0
+        try:
+            tokens, later = self.connector.get_num_new_matched_tokens(request, here)
+        except Exception as error:  # a client may have sent anything for its peer
+            self.no_answer.append((request, f"{type(error).__name__}: {error}"))
+            return None, False
+        if request.skip_reading_prefix_cache:
+            tokens = 0  # it wants the logprobs of its prompt, and computes all of it
+        elif tokens is None:
+            return None, False
+        # Its last token is computed here, because something must be sampled.
+        most = request.num_tokens - 1 - here
+        tokens = tokens if most > 0 else 0
+        if tokens <= 0:
+            self.expected.discard(request_id)
+            return 0, False
+        first = here // self.block_size
+        if self.shares and first < len(request.block_hashes):
+            name = request.block_hashes[first]
+            if name in self.leaders:
+                return None, False  # the same comes for another request: it is here then
+            self.leaders[name] = request_id
+            self.leads[request_id] = name
+        self.found[request_id] = Found(here, tokens, later)
+        if later:
+            self.expected.add(request_id)
+        return min(tokens, most), later
+
+    def _write(self, request: Any) -> None:
+        """Brings a request's lists of tokens and hashes up to date: a connector reads them."""
+        self.core.write_tokens(self.slots[request.request_id])
+        request.update_block_hashes()
+
+    def _forget_found(self, request_id: str) -> None:
+        self.found.pop(request_id, None)
+        name = self.leads.pop(request_id, None)
+        if name is not None:
+            del self.leaders[name]
+
+    def planned(self, output: Any, fresh: list[Any], requests: dict[str, Any]) -> None:
         """Tells the connector which requests have blocks now, and the worker what is to be done in this step."""
         for request, block_ids, here in self.core.loads():
             request_id = request.request_id
-            tokens = self.announced.pop(request_id)
-            self.arriving[request_id] = Arriving(slots[request_id], tokens, block_ids[0], here)
-            # All of the prompt, as its peer counts it.
-            external = request.num_tokens - here * self.block_size
-            self._has_blocks(request, block_ids[0], here, external)
-            self._count(request, external, external, again=False)
+            found = self.found.pop(request_id)
+            self.expected.discard(request_id)
+            announced = min(found.here + found.tokens, request.num_tokens - 1)
+            slot = self.slots[request_id]
+            self.arriving[request_id] = Arriving(slot, announced, block_ids[0], here, found.tokens)
+            self._has_blocks(request, block_ids[0], here, found.tokens)
+            self._count(request, request.num_tokens - found.here, found.tokens, request.num_preemptions > 0)
+        starting = set()
         for request, block_ids, first, _, _ in fresh:
-            self.announced.pop(request.request_id, None)  # what is here is enough
-            self._has_blocks(request, block_ids[0], first // self.block_size, 0)
+            request_id = request.request_id
+            self.expected.discard(request_id)
+            self.without.discard(request_id)
+            has_come = self.fetched.pop(request_id, None) is not None
+            here, external = self._start_of(request_id, first)
+            if external:
+                starting.add(request_id)
+            self._has_blocks(request, block_ids[0], here // self.block_size, external)
+            if not has_come:  # else it was counted before
+                self._count(request, request.num_tokens - here, external, request.num_preemptions > 0)
+        if starting:
+            output.has_sync_kv_loads = True
+            self.starting[id(output)] = starting
+        # Those that were asked about and do not start are asked again.
+        for request_id in [name for name in self.leads if name not in self.arriving]:
+            self._forget_found(request_id)
+        self.found.clear()
+        self._build(output, requests)
+
+    def _build(self, output: Any, requests: dict[str, Any]) -> None:
+        """What the worker is to do. The connector reads requests as they are before this step has run."""
+        if not self.of_all:
+            output.kv_connector_metadata = self.connector.build_connector_meta(output)
+            return
+        cached = output.scheduled_cached_reqs
+        for request_id, computed in zip(cached.req_ids, cached.num_computed_tokens, strict=True):
+            requests[request_id].num_computed_tokens = computed
+            self._write(requests[request_id])
+        output.kv_connector_block_state = api.block_state(set(output.num_scheduled_tokens), self._blocks_of)
+        output.kv_connector_metadata = self.connector.build_connector_meta(output)
+        output.kv_connector_block_state = None
+        for request_id, count in output.num_scheduled_tokens.items():
+            requests[request_id].num_computed_tokens += count
+
+    def idle(self, output: Any) -> None:
+        """The same for a step in which nothing runs."""
         output.kv_connector_metadata = self.connector.build_connector_meta(output)
 
+    def _blocks_of(self, request_id: str) -> tuple[list[int], ...]:
+        """A request's blocks by the runner's numbers. Its block 0 belongs to no request."""
+        return ([block + 1 for block in self.core.blocks_of(self.slots[request_id])],)
+
     def _has_blocks(self, request: Any, block_ids: list[int], here: int, external: int) -> None:
-        if not request.kv_transfer_params:
+        if not self.concerns(request):
             return
         blocks = [_make_block(block_id=n) for n in block_ids]
         for block in blocks[:here]:
@@ -94,27 +202,32 @@ class Transfers:
         """A request that takes its blocks lacks `asked` tokens; `came` of them can be had elsewhere."""
         if self.stats is None or not asked:
             return
-        sources = self.connector.get_external_cache_hit_sources(request, came) if came else None
+        sources = self.connector.get_external_cache_hit_sources(request, came) if came and not again else None
         self.stats.record(num_tokens=asked, num_hits=came, preempted=again, hits_by_source=sources)
 
-    def starts(self, request: Any, first: int, length: int, again: bool) -> tuple[int, int]:
+    def starts(self, request_id: str, first: int) -> tuple[int, int]:
         """A request starts with `first` of its tokens computed. Returns how many of them were here, and how many came
         from elsewhere."""
-        came = self.fetched.pop(request.request_id, None)
-        if came is not None:
-            return came
-        self._count(request, length - first, 0, again)
-        return first, 0
+        return self.fetched.get(request_id) or self._start_of(request_id, first)
 
-    def lost(self, request_ids: Iterable[str]) -> None:
+    def _start_of(self, request_id: str, first: int) -> tuple[int, int]:
+        found = self.found.get(request_id)
+        return (first, 0) if found is None or found.later else (found.here, found.tokens)
+
+    def lost(self, requests: Iterable[Any]) -> None:
         """These have lost their KV, wherever it came from."""
-        for request_id in request_ids:
-            self.fetched.pop(request_id, None)
+        for request in requests:
+            self.fetched.pop(request.request_id, None)
+            request.num_computed_tokens = 0
+
+    # -- requests end
 
     def finished(self, request: Any, slot: int) -> Any:
         """A request has ended by itself: what its client must know to go on elsewhere."""
         computed = request.num_tokens - 1  # the last token has never been run
         request.num_computed_tokens = computed
+        if self.of_all:
+            request.update_block_hashes()
         held = [block + 1 for block in self.core.blocks_of(slot)[: -(-computed // self.block_size)]]
         keep, params = self._notify_end(request, held)
         self._forget(request.request_id)
@@ -133,21 +246,56 @@ class Transfers:
         self._forget(request.request_id)
         if (a := self.arriving.get(request.request_id)) is not None:
             a.wanted = False
-        if request.kv_transfer_params:
-            self._notify_end(request, [])
+        if self.concerns(request):
+            if self.of_all:
+                request.update_block_hashes()
+            keep, _ = self._notify_end(request, [])
+            if keep:
+                self.leaving[request.request_id] = None
 
     def _notify_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
         """Tells the connector that a request has ended. Returns whether its blocks are to be kept, and what its client
         is told."""
         try:
-            return self.connector.request_finished_all_groups(request, (held,))
+            if api.supports_hma(self.connector):
+                return self.connector.request_finished_all_groups(request, (held,))
+            return self.connector.request_finished(request, held)
         except Exception as error:  # a client may have sent anything for its peer
             logger.error("the KV of request %s is not kept: %s: %s", request.request_id, type(error).__name__, error)
             return False, None
 
     def _forget(self, request_id: str) -> None:
-        self.announced.pop(request_id, None)
+        self.expected.discard(request_id)
+        self.without.discard(request_id)
         self.fetched.pop(request_id, None)
+        if request_id not in self.arriving:
+            self._forget_found(request_id)
+
+    # -- what comes of a step
+
+    def spoilt(self, output: Any, told: Any, requests: dict[str, Any], is_step: bool) -> tuple[list[Any], bool]:
+        """The requests with KV that did not come in the step that started them, as the worker tells after that step.
+        The flag says whether others may have found some of it since. Nothing is told after an empty step."""
+        starting = self.starting.pop(id(output), set())
+        invalid = (told.invalid_block_ids if told is not None else None) or set()
+        if not is_step:
+            self.invalid |= invalid
+            return [], False
+        invalid, self.invalid = invalid | self.invalid, set()
+        if not invalid:
+            return [], False
+        hit = [
+            request
+            for request_id, request in requests.items()
+            if request_id in self.slots
+            and request_id not in self.arriving
+            and not invalid.isdisjoint(self._blocks_of(request_id)[0])
+        ]
+        is_late = any(request.request_id not in starting for request in hit)
+        if self.recomputes:
+            self.without.update(request.request_id for request in hit)
+            self.lost(hit)
+        return hit, is_late
 
     def take(self, told: Any, requests: dict[str, Any]) -> list[Any]:
         """What the worker tells after a step: the requests that fail with it, which are not known any more."""
@@ -163,6 +311,7 @@ class Transfers:
         self.connector.update_connector_output(told)
         for request_id in told.finished_recving or ():
             a = self.arriving.pop(request_id)
+            self._forget_found(request_id)
             whole = self.broken.pop(request_id, None)
             request = requests.get(request_id)
             if whole is not None and request is not None and not self.recomputes:
@@ -173,17 +322,13 @@ class Transfers:
             self.core.arrived(a.slot, tokens)
             if request is not None:
                 here = a.here * self.block_size
-                whole_prompt = request.num_tokens if tokens == a.tokens else tokens
-                self.fetched[request_id] = (here, max(whole_prompt - here, 0))
+                came = a.came if tokens == a.tokens else tokens - here
+                self.fetched[request_id] = (here, max(came, 0))
         for request_id in told.finished_sending or ():
             # There was no room to keep the KV of some: nothing of theirs is held.
             if (ticket := self.leaving.pop(request_id, None)) is not None:
                 self.core.drained(ticket)
         return failed
-
-    def idle(self, output: Any) -> None:
-        """The same for a step in which nothing runs."""
-        output.kv_connector_metadata = self.connector.build_connector_meta(output)
 
     def at_rest(self) -> bool:
         """Whether no KV comes or goes."""
@@ -209,7 +354,7 @@ class Transfers:
             "connector_prefix_cache_stats": found,
             "kv_connector_stats": moved.to_dict() if moved else None,
             "num_kv_fetch_reqs_by_stage": {
-                "waiting_to_start": len(self.announced),
+                "waiting_to_start": len(self.expected),
                 "in_progress": sum(a.wanted for a in self.arriving.values()),
                 "completed_waiting": len(self.fetched),
             },

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""KV connectors with a store beside the engine: within a step, later, or not yet known."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import store
+import stub
+from vllm.config import KVTransferConfig
+from vllm.v1.engine import FinishReason
+
+
+def connected(made: Any, name: str, options: dict[str, Any], policy: str = "recompute") -> Any:
+    made.kv_transfer_config = KVTransferConfig(
+        kv_connector=name,
+        kv_connector_module_path="store" if name == "StoreConnector" else None,
+        kv_role="kv_both",
+        engine_id="one",
+        kv_load_failure_policy=policy,
+        kv_connector_extra_config=options,
+    )
+    if name == "StoreConnector":
+        made.scheduler_config.disable_hybrid_kv_cache_manager = True  # as vLLM does for such a connector
+    return made
+
+
+class Served:
+    """A load on one engine with a connector, twice: what the first time has left is found the second time."""
+
+    def __init__(
+        self,
+        tessera: dict[str, Any] | None,
+        name: str = "StoreConnector",
+        options: dict[str, Any] | None = None,
+        seed: int = 1,
+        blocks: int = 60,
+        failing: float = 0,
+        policy: str = "recompute",
+        aborts: bool = False,
+        count: int = 60,
+        **more: Any,
+    ) -> None:
+        store.StoreConnector.stores.clear()
+        made = connected(stub.config(tessera=tessera, **more), name, dict(options or {}), policy)
+        cls = stub.OwnScheduler if tessera is None else stub.Scheduler
+        self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True)
+        assert type(s) is cls
+        self.runner = stub.Runner(blocks, more.get("second", False), discards=failing > 0)
+        if name == "OffloadingConnector":
+            self.worker: Any = store.Offload(self.runner, seed)
+        else:
+            self.worker = store.StoreWorker(self.runner, store.StoreConnector.stores[""], seed, failing)
+        self.rng = random.Random(seed)
+        self.got: dict[str, list[int]] = {}
+        self.reasons: dict[str, Any] = {}
+        self.aborted: set[str] = set()
+        self.preempted = 0
+        self.external = 0
+        self.told: list[Any] = []  #: of the connector's cache
+        load = stub.Load(seed=seed, count=count)
+        for turn in range(2):
+            if turn:
+                while not s.reset_prefix_cache():
+                    self.step()
+            self.serve(load, turn, aborts)
+
+    def step(self) -> None:
+        s = self.s
+        plan = s.schedule()
+        self.preempted += len(plan.preempted_req_ids or ())
+        ran = self.worker.run(plan)
+        for outputs in s.update_from_output(plan, ran).values():
+            if outputs.scheduler_stats is not None:
+                self.told.append(outputs.scheduler_stats.connector_prefix_cache_stats)
+            for o in outputs.outputs:
+                self.got[o.request_id] += o.new_token_ids
+                if o.prefill_stats is not None:
+                    self.external += o.prefill_stats.num_external_cached_tokens
+                if o.finish_reason is not None:
+                    self.reasons[o.request_id] = o.finish_reason
+
+    def serve(self, load: stub.Load, turn: int, aborts: bool) -> None:
+        s, asked, steps = self.s, {}, 0
+        coming = load.requests()
+        while coming or s.has_requests():
+            for request_id, prompt, params, _, salt in coming[:2]:
+                asked[f"{turn}-{request_id}"] = (prompt, params)
+                self.got[f"{turn}-{request_id}"] = []
+                s.add_request(stub.request(f"{turn}-{request_id}", prompt, params, salt=salt))
+            coming = coming[2:]
+            if aborts and self.rng.random() < 0.1 and s.requests:
+                victim = self.rng.choice(list(s.requests))
+                s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
+                self.aborted.add(victim)
+            self.step()
+            steps += 1
+            assert steps < 20_000, "it does not come to an end"
+        for request_id, (prompt, params) in asked.items():
+            expected = stub.answer(prompt, params)
+            if request_id in self.aborted:
+                expected = expected[: len(self.got[request_id])]
+            elif self.reasons[request_id] == FinishReason.ERROR:
+                continue
+            assert self.got[request_id] == expected, request_id
+        assert not s.requests and s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
+
+
+policies = ["fcfs", "pars"]
+within, later, both = {}, {"later": 1.0}, {"later": 0.5, "unsure": 0.3}
+modes = pytest.mark.parametrize("options", [within, later, both], ids=["within a step", "later", "both, unsure"])
+runners = pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+
+
+@modes
+@runners
+@pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
+@pytest.mark.parametrize("policy", policies)
+def test_tokens(policy: str, caching: bool, second: bool, options: dict[str, Any]) -> None:
+    run = Served(
+        {"policy": policy},
+        options=options,
+        seed=policies.index(policy),
+        caching=caching,
+        second=second,
+        aborts=policy == "pars",
+    )
+    connector = run.s.connector
+    # Else it proves less than it says.
+    assert run.worker.loaded > 100 and run.worker.saved > 100 and run.external > 1000
+    assert run.preempted > 0
+    assert bool(connector.nones) == bool(options.get("unsure"))
+    assert not connector.known and not connector.loading
+
+
+@modes
+@pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
+def test_beside_vllm(caching: bool, options: dict[str, Any]) -> None:
+    """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
+    runs = [Served(tessera, options=options, seed=7, caching=caching) for tessera in (None, {})]
+    for run in runs:
+        assert run.worker.loaded > 100
+    assert runs[0].got == runs[1].got
+    assert runs[0].reasons == runs[1].reasons
+
+
+@runners
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+@pytest.mark.parametrize("options", [within, later], ids=["within a step", "later"])
+@pytest.mark.parametrize("seed", range(2))
+def test_kv_that_does_not_come(seed: int, options: dict[str, Any], policy: str, second: bool) -> None:
+    run = Served({}, options=options, seed=seed, failing=0.3, policy=policy, second=second)
+    assert run.worker.failed > 3
+    failed = [name for name, reason in run.reasons.items() if reason == FinishReason.ERROR]
+    assert bool(failed) == (policy == "fail")
+    assert not any(run.got[name] for name in failed if name.startswith("0")) or policy == "fail"
+
+
+@runners
+@pytest.mark.parametrize("prompts_alone", [False, True], ids=["all", "prompts"])
+@pytest.mark.parametrize("policy", policies)
+def test_offloading(policy: str, prompts_alone: bool, second: bool) -> None:
+    """vLLM's own OffloadingConnector, both sides of it, over a runner that checks all KV."""
+    run = Served(
+        {"policy": policy},
+        name="OffloadingConnector",
+        options={"cpu_bytes_to_use": 1 << 20, "offload_prompt_only": prompts_alone},
+        seed=policies.index(policy),
+        second=second,
+        aborts=policy == "pars",
+    )
+    assert run.worker.host.stored > 100 and run.worker.host.loaded > 50 and run.external > 500
+    assert run.preempted > 0
+    scheduler = run.s.connector.connector_scheduler
+    assert not scheduler._jobs and not scheduler._req_status
+
+
+def test_offloading_beside_vllm() -> None:
+    more = {"name": "OffloadingConnector", "options": {"cpu_bytes_to_use": 1 << 20}, "seed": 3}
+    runs = [Served(tessera, **more) for tessera in (None, {})]
+    for run in runs:
+        assert run.worker.host.loaded > 50
+    assert runs[0].got == runs[1].got
+    assert runs[0].reasons == runs[1].reasons
+
+
+def test_a_wrong_block_is_seen() -> None:
+    """The check can fail: a block is loaded from the wrong place, once."""
+    load, wrong = store.StoreWorker._load, []
+
+    def with_a_wrong_block(self: Any, blocks: list[tuple[int, Any]]) -> set[int]:
+        done = load(self, blocks)
+        if not wrong and len(blocks) > 1:
+            self.runner.kv[blocks[0][0]] = list(self.runner.kv[blocks[1][0]])
+            wrong.append(blocks[0])
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.StoreWorker, "_load", with_a_wrong_block)
+        with pytest.raises(AssertionError):
+            Served({}, seed=5)
+    assert wrong

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""KV cache metrics and MFU metrics, beside vLLM's own: one request after another, so that both plan the same."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import stub
+
+
+def told(cls: type, second: bool, caching: bool) -> list[Any]:
+    """Serves a load, and checks what is told of blocks by the lists of blocks in the steps. Returns what is told of the
+    operations of each step."""
+    made = stub.config(tessera={} if cls is stub.Scheduler else None, second=second, caching=caching)
+    made.observability_config = copy.copy(made.observability_config)
+    for name, value in {"kv_cache_metrics": True, "kv_cache_metrics_sample": 1.0, "enable_mfu_metrics": True}.items():
+        object.__setattr__(made.observability_config, name, value)
+    s = stub.scheduler(cls, made, blocks=40, log_stats=True)
+    assert type(s) is cls
+    runner = stub.Runner(40, second)
+    evicted, performed, taken, found = [], [], [], 0
+    for request_id, prompt, params, _, salt in stub.Load(seed=4, count=25).requests():
+        s.add_request(stub.request(request_id, prompt, params, salt=salt))
+        while s.has_requests():
+            step = s.schedule()
+            for new in step.scheduled_new_reqs:
+                hits = new.num_computed_tokens // stub.block_size
+                taken += new.block_ids[0][hits:]
+                found += hits
+            for blocks in step.scheduled_cached_reqs.new_block_ids:
+                taken += blocks[0] if blocks is not None else []
+            for outputs in s.update_from_output(step, runner.run(step)).values():
+                if outputs.scheduler_stats is not None:
+                    evicted += outputs.scheduler_stats.kv_cache_eviction_events
+                    performed.append(outputs.scheduler_stats.perf_stats)
+    # Each block that is taken again has been given up; without a cache, vLLM tells of none.
+    assert len(evicted) == (len(taken) - len(set(taken)) if caching else 0)
+    assert all(0 <= event.idle_seconds <= event.lifetime_seconds for event in evicted)
+    assert bool(found) == caching and any(event.reuse_gaps_seconds for event in evicted) == caching
+    return performed
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+@pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
+def test_beside_vllm(second: bool, caching: bool) -> None:
+    theirs, ours = (told(cls, second, caching) for cls in (stub.OwnScheduler, stub.Scheduler))
+    assert any(performed is not None and performed.num_flops_per_gpu > 0 for performed in ours)
+    # With a cache, they need not evict the same blocks.
+    assert caching or ours == theirs
