@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -249,16 +250,17 @@ def test_a_plan_is_made_in_a_process_of_its_own() -> None:
             await asyncio.sleep(0.001)
             turns += 1
         assert turns > 10
-        assert planner._pool is not None
-        (worker,) = planner._pool._processes
-        assert worker != os.getpid()
+        assert planner._process is not None
         # A worker that dies is replaced, and the plan that it makes is not there.
-        os.kill(worker, signal.SIGKILL)
-        with pytest.raises(Exception, match="process"):
+        planner._process.kill()
+        with pytest.raises(RuntimeError, match="process that plans has died"):
             await ask()
         assert await ask() == plan.result()
         with pytest.raises(ValueError, match="no sample"):
             await planner(PlanRequest(2, ("a",)))
+        with pytest.raises(ValueError, match="has none"):
+            await planner(PlanRequest(3, ("a",), {**sample, "requests": []}))
+        assert await ask() == plan.result(), "the process lives"
         return plan.result()
 
     plan = asyncio.run(beside())
@@ -267,6 +269,24 @@ def test_a_plan_is_made_in_a_process_of_its_own() -> None:
     assert all(a.role == "mixed" and a.prefill_budget > 0 for a in plan)
     here = _sim.LayoutPlanner(**planner._how)
     assert [tuple(a[1:]) for a in plan] == here(sample, 3, False)
+
+
+@plans
+def test_the_process_that_plans_ends_with_its_router() -> None:
+    # Without the guard of a main module, which `multiprocessing` would want.
+    script = f"""
+import asyncio, os, signal
+from tessera.fleet import PlanRequest
+from tessera.fleet.planner import LayoutPlanner
+nan = float("nan")
+planner = LayoutPlanner()
+asyncio.run(planner(PlanRequest(1, ("a", "b"), {sample_of(80, 4.0)!r})))
+print(planner._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # The process that plans has standard error from its router: that is at its end when both are gone.
+    router = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert router.returncode == -signal.SIGKILL and router.stdout.strip().isdigit(), router.stderr
 
 
 @plans

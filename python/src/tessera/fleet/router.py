@@ -133,6 +133,8 @@ class Router(Carrier):
         self._actions: deque[_fleet.Action] = deque()
         self._acting = False
         self._planner = planner
+        #: Plans that were made.
+        self.plans = 0
         self._cannot_plan = False
 
     @staticmethod
