@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from fake_fleet import Fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Assignment, Event, PlanRequest, Router, Runtime
+from tessera.fleet import Assignment, Call, Event, Piece, PlanRequest, Router, Runtime
 from tessera.fleet.planner import LayoutPlanner
 from tessera.fleet.replay import compare
 
@@ -131,6 +133,43 @@ async def test_stages_of_a_plan_are_laid_out_and_requests_that_outgrow_theirs_mo
     await f.router.close()
     same = compare(log)
     assert same.asked == "due-first" and same.decisions >= 200 and same.different == 0
+
+
+@virtual
+async def test_what_a_router_begins_belongs_to_no_request() -> None:
+    """Ray Serve cancels what a request has begun when that request has ended. It knows by a context variable."""
+    request: contextvars.ContextVar[int] = contextvars.ContextVar("request")
+
+    async def planner(asked: PlanRequest) -> list[Assignment]:
+        begun.append(request.get(0))
+        return [Assignment("e0", last=10), Assignment("e1", first=10)]
+
+    f = Fleet(2, controller="due-first", tight=32, planner=planner)
+    begun: list[int] = []
+    for e in f.engines:
+
+        async def stream(call: Call, stream: Any = e.stream) -> AsyncGenerator[Piece, None]:
+            begun.append(request.get(0))
+            async for piece in stream(call):
+                yield piece
+
+        async def set_length_range(first: int, last: int | None) -> None:
+            begun.append(request.get(0))
+
+        e.stream, e.set_length_range = stream, set_length_range  # type: ignore[method-assign,assignment]
+
+    async def client(i: int) -> None:
+        request.set(i)
+        # Nothing else says that time has passed.
+        await asyncio.sleep(0.05 * i)
+        await f.client(i, 40, 20 if i % 8 else 300)
+
+    for task in f.running:
+        task.cancel()
+    await asyncio.gather(*[client(i) for i in range(1, 120)])
+    assert len(begun) > 120 + 3 and sum(s.moves for s in f.sessions) > 0
+    assert not any(begun)
+    await f.settle()
 
 
 @virtual
