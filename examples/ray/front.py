@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import ray
@@ -138,7 +138,8 @@ async def watch(
             )
             for name, replica in known.items():
                 try:
-                    take(router, handle, name, replica, seen, {**join, "role": role_of_next(router, prefill)})
+                    role = role_of_next(router, known, prefill)
+                    take(router, handle, name, replica, seen, {**join, "role": role})
                     told.discard(name)
                 except Exception as error:
                     # Others are well. It may have a place later: when one that leaves has ended its requests.
@@ -163,11 +164,13 @@ async def watch(
         await asyncio.sleep(period)
 
 
-def role_of_next(router: Router, prefill: int) -> str:
-    """The role of a replica that joins now, where so many compute prompts."""
-    entries = [router.entry(name) for name in router.names()]
+def role_of_next(router: Router, known: Iterable[str], prefill: int) -> str:
+    """The role of a replica that joins now, where so many of those that Ray knows compute prompts."""
+    if not prefill:
+        return "mixed"
+    entries = [router.entry(name) for name in known]
     there = sum(e is not None and e.role == "prefill" for e in entries)
-    return "mixed" if not prefill else "prefill" if there < prefill else "decode"
+    return "prefill" if there < prefill else "decode"
 
 
 def take(
