@@ -3,7 +3,6 @@
 
 python examples/ray/app.py --engine fake --replicas 4
 python examples/ray/app.py --model MODEL --replicas 2 --policy least_load --moves
-python examples/ray/app.py --engine fake --replicas 4 --controller due-first --moves --planner '{"ttft": 1, "tpot": 0.05}'
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from tessera import sim
 
 
 def profile(parameters: float, bandwidth: float) -> dict[str, Any]:
-    """A device with this part of a real one's bandwidth, and a model of so many parameters: KV takes the time of its
-    steps, and the longest request of a batch holds up the others (CascadeInfer's kernel). Trials of stages take little
-    time, and no rate from about one request a second on can be carried without stages."""
+    """A device with this part of a real one's bandwidth, and a model of so many parameters. KV takes most of the time of
+    its steps, and the longest request of a batch holds up the others (CascadeInfer's kernel). So stages pay at any rate
+    from about one request a second on."""
     slow: dict[str, Any] = sim.profile("h20-llama-3.2-3b")
     slow["name"] = "a made-up device"
     slow["model"]["parameters"] = parameters

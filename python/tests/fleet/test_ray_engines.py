@@ -214,7 +214,7 @@ if __name__ == "__main__":
 def test_kill_9_of_a_core_while_due_first_changes_its_layout(model: Model) -> None:
     """due-first learns lengths, and its planner finds stages by length. An engine is killed before it follows. The one
     that comes for it follows, requests move by stages, and all streams say what they say undisturbed."""
-    plans = {"profile": slow_device.profile(1e8, 3e-5), "max_batch": 16, "token_budget": 256, "kv_blocks": 199}
+    plans = {"profile": slow_device.profile(1e8, 1e-5), "max_batch": 16, "token_budget": 256, "kv_blocks": 199}
     options = {**engine_options, "kv_transfer_config": {"kv_buffer_device": "cpu"}}
     e = Endpoint(
         *("--model", model.folder, "--name", "tiny", "--replicas", "2", "--block-size", str(block), "--longest", "512"),
@@ -260,12 +260,16 @@ def test_kill_9_of_a_core_while_due_first_changes_its_layout(model: Model) -> No
         await asyncio.gather(*rest)
         assert e.book()["failed"] > 0
         await e.soon("two engines that follow", lambda: victim not in follow() and [*follow().values()] == [True] * 2)
+        end = time.monotonic() + patience
+        # At the rate of a busy machine stages may not pay. There is another plan when twice as many have come.
+        while not all(v["from"] or v["to"] for v in e.book()["replicas"].values()):
+            await asyncio.gather(*asks(client, 40, 20, 30), *asks(client, 14, 380, 440))
+            assert time.monotonic() < end, f"no plan has stages: {e.book()}"
         ranges = sorted((v["from"], v["to"]) for v in e.book()["replicas"].values())
         print(f"stages, in blocks: {ranges}")
         assert ranges[0][0] == 0 and ranges[0][1] == ranges[1][0] and ranges[1][1] is None
         # A move that takes long on a busy machine comes to nothing, and the request stays.
         moved = e.book()["moved"]
-        end = time.monotonic() + patience
         while e.book()["moved"] == moved:
             got.append(await asyncio.gather(*answers(client)))
             assert time.monotonic() < end, f"no request moves: {e.book()}"
