@@ -177,7 +177,7 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument(
         "--planner",
         default="",
-        help="JSON: arguments of tessera.fleet.planner.LayoutPlanner, for --controller due-first; see docs/fleet_deploy.md",
+        help="JSON: arguments of tessera.fleet.planner.LayoutPlanner, for --controller due-first",
     )
     p.add_argument("--prefill", type=int, default=0, help="replicas that only compute prompts; the others only decode")
     p.add_argument("--record", help="a file for all events and actions; python -m tessera.fleet replay reads it")

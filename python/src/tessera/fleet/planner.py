@@ -31,9 +31,9 @@ class LayoutPlanner:
     replica. `ttft`, `tpot`: what each request is promised, in seconds; None: nothing. `pools`: replicas may be given
     roles, for prompts and decodes apart; then all of them must be able to take any.
 
-    A plan takes seconds of a CPU, in a process that starts with the first plan and ends with the router's. The planner supposes that its last plan
-    was carried out, and gives up a layout only when two plans in a row say so. If the number of replicas differs from
-    that of the last plan, it begins with replicas that do everything.
+    A plan takes seconds of a CPU, in a process that starts with the first plan and ends with the router's. The planner
+    supposes that its last plan was carried out, and gives up a layout only when two plans in a row say so. If the
+    number of replicas differs from that of the last plan, it begins with replicas that do everything.
     """
 
     def __init__(
