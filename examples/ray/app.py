@@ -41,6 +41,7 @@ class Front:
         import front
         import tokens
         from tessera import fleet
+        from tessera.fleet.planner import LayoutPlanner
 
         self._engines = engines
         router = fleet.Router(
@@ -50,6 +51,7 @@ class Front:
             block_size=o["block_size"],
             tight=o["tight"],
             timeouts=fleet.Timeouts(token=o["hang"], first=o["first"]),
+            planner=LayoutPlanner(**o["planner"]) if o["planner"] else None,
             **o["settings"],
         )
         openai_api.backend = openai_api.Backend(
@@ -61,7 +63,9 @@ class Front:
         )
         # To ask for something makes Ray's router, which then hears of replicas by itself.
         self._first = asyncio.ensure_future(self._ask())
-        self._watch = asyncio.ensure_future(front.watch(router, engines, prefill_budget=o["prefill_budget"]))
+        self._watch = asyncio.ensure_future(
+            front.watch(router, engines, prefill=o["prefill"], prefill_budget=o["prefill_budget"])
+        )
 
     async def _ask(self) -> None:
         await self._engines.about.remote()
@@ -74,6 +78,7 @@ def deploy(o: argparse.Namespace) -> Any:
         engine = {
             "blocks": 512,
             "block_size": o.block_size,
+            "moves": o.moves,
             **json.loads(o.engine_options),
         }
     else:
@@ -115,6 +120,8 @@ def deploy(o: argparse.Namespace) -> Any:
             "hang": o.hang,
             "first": o.first,
             "settings": settings(o),
+            "planner": planner(o),
+            "prefill": o.prefill,
             "tokenizer": "" if o.engine == "fake" else o.model,
             "model": o.name or o.model,
             "longest": o.longest,
@@ -128,11 +135,28 @@ def settings(o: argparse.Namespace) -> dict[str, Any]:
     """The book's. While Ray replaces replicas there are twice as many: those that leave keep their places until their
     requests have ended. Without --moves engines hand no KV over, whatever the policy would like."""
     moves = {} if o.moves else {"moves": "none"}
-    return {"replicas": max(64, 2 * o.replicas), **moves, **json.loads(o.settings)}
+    costs = {}
+    if how := planner(o):
+        from tessera import sim
+
+        costs = sim.router_costs(how["profile"], ttft=how.get("ttft"))
+    return {"replicas": max(64, 2 * o.replicas), **moves, **costs, **json.loads(o.settings)}
+
+
+def planner(o: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `LayoutPlanner`; none if no plans are made. The front end may be on another machine: it gets
+    what a profile's file says, not its name."""
+    if not o.planner:
+        return {}
+    how = {"profile": "h100-96gb-qwen-32b", "block_size": o.block_size, **json.loads(o.planner)}
+    if isinstance(how["profile"], str) and Path(how["profile"]).is_file():
+        how["profile"] = json.loads(Path(how["profile"]).read_text())
+    return how
 
 
 def options(words: list[str]) -> argparse.Namespace:
     from tessera import fleet
+    from tessera.fleet.planner import LayoutPlanner
 
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--engine", choices=("vllm", "fake"), default="vllm")
@@ -150,6 +174,12 @@ def options(words: list[str]) -> argparse.Namespace:
         choices=fleet.controllers,
         help="what decides about the fleet, by its name in `replay`; in the place of --policy",
     )
+    p.add_argument(
+        "--planner",
+        default="",
+        help="JSON: arguments of tessera.fleet.planner.LayoutPlanner, for --controller due-first",
+    )
+    p.add_argument("--prefill", type=int, default=0, help="replicas that only compute prompts; the others only decode")
     p.add_argument("--record", help="a file for all events and actions; python -m tessera.fleet replay reads it")
     p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Runtime's")
     p.add_argument(
@@ -205,12 +235,18 @@ def options(words: list[str]) -> argparse.Namespace:
         p.error("--replicas: at least 1")
     if not 0 < o.prefill_budget <= 1e15:
         p.error(f"--prefill-budget: above 0 and at most 1e15 tokens, not {o.prefill_budget:g}")
-    for name in ("settings", "engine_options"):
+    if o.prefill and not (0 < o.prefill < o.replicas and o.moves):
+        p.error("--prefill: at least 1 and fewer than --replicas, with --moves: requests go on elsewhere")
+    for name in ("settings", "engine_options", "planner"):
         try:
-            if not isinstance(json.loads(getattr(o, name)), dict):
+            if not isinstance(json.loads(getattr(o, name) or "{}"), dict):
                 raise ValueError("it is no object")
         except ValueError as error:
             p.error(f"--{name.replace('_', '-')} is JSON, an object: {error}")
+    try:
+        LayoutPlanner(**(json.loads(o.planner) if o.planner else {}))
+    except (TypeError, ValueError) as error:
+        p.error(f"--planner has the arguments of tessera.fleet.planner.LayoutPlanner: {error}")
     try:
         fleet.Router(
             None if o.controller else o.policy,

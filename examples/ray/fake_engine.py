@@ -83,9 +83,6 @@ class _Sequence:
 class FakeEngine:
     """A replica as `tessera.fleet.Router` takes it. `peers`: engines that can give it KV, by name."""
 
-    #: What it cannot do, though it has the methods.
-    cannot: tuple[str, ...] = ()
-
     def __init__(
         self,
         name: str = "fake",
@@ -102,6 +99,7 @@ class FakeEngine:
         per_fetched_token: float = 1e-5,
         cache_blocks: int = 256,
         vocabulary: int = 1000,
+        moves: bool = True,
         stream_interval: int = 1,
         export_lease: float = 30.0,
         life: int = 1,
@@ -120,6 +118,8 @@ class FakeEngine:
         self.per_fetched_token = per_fetched_token
         self.cache_blocks = cache_blocks
         self.vocabulary = vocabulary
+        #: What it cannot do, though it has the methods.
+        self.cannot: tuple[str, ...] = () if moves else ("moves", "live_moves")
         #: Tokens of a piece, but of the first and the last.
         self.stream_interval = stream_interval
         self.export_lease = export_lease

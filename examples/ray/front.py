@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import ray
@@ -44,8 +44,8 @@ class RayReplica:
         self._notify = handle.options(method_name="notify")
         self._name = name
         self._actor = actor
-        #: For people.
-        self.about = {"pid": pid}
+        #: For people; `told`: what it was told and has followed, by method.
+        self.about: dict[str, Any] = {"pid": pid, "told": {}}
 
     async def stream(self, call: Call) -> AsyncGenerator[Piece, None]:
         said = {
@@ -80,6 +80,7 @@ class RayReplica:
         why = await self._notify.remote({"pin": self._name, "method": method, "what": what})
         if why:
             raise RuntimeError(why)
+        self.about["told"][method] = what
 
     async def become(self, role: str) -> None:
         await self._told("become", role)
@@ -112,10 +113,18 @@ def report_of(said: dict[str, Any]) -> Report:
 
 
 async def watch(
-    router: Router, handle: DeploymentHandle, period: float = 0.1, forget: float = 60.0, **join: Any
+    router: Router,
+    handle: DeploymentHandle,
+    period: float = 0.1,
+    forget: float = 60.0,
+    prefill: int = 0,
+    **join: Any,
 ) -> None:
     """Tells the router what Ray knows: which replicas have come, what they report, which have gone. It never ends by
     itself: without it the router would hear of no replica any more.
+
+    With `prefill`, so many replicas join to compute prompts, and the others to decode. A replica that comes for one
+    that is gone has the role that is missing.
 
     A replica that is not listed gets nothing new. It is gone when it was not listed for `forget` seconds and has no
     requests. Ray may list none for a moment. Ray may also list a dead one, which it had dropped, until its controller
@@ -129,7 +138,8 @@ async def watch(
             )
             for name, replica in known.items():
                 try:
-                    take(router, handle, name, replica, seen, join)
+                    role = role_of_next(router, known, prefill)
+                    take(router, handle, name, replica, seen, {**join, "role": role})
                     told.discard(name)
                 except Exception as error:
                     # Others are well. It may have a place later: when one that leaves has ended its requests.
@@ -152,6 +162,15 @@ async def watch(
         except Exception as error:
             logger.warning("watching replicas failed, and goes on", exc_info=error)
         await asyncio.sleep(period)
+
+
+def role_of_next(router: Router, known: Iterable[str], prefill: int) -> str:
+    """The role of a replica that joins now, where so many of those that Ray knows compute prompts."""
+    if not prefill:
+        return "mixed"
+    entries = [router.entry(name) for name in known]
+    there = sum(e is not None and e.role == "prefill" for e in entries)
+    return "prefill" if there < prefill else "decode"
 
 
 def take(

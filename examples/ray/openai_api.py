@@ -429,6 +429,7 @@ async def fleet() -> dict[str, Any]:
         "stayed": router.stayed,
         "failed": router.failed,
         "expired": router.book.expired,
+        "plans": router.plans,
         "replicas": {},
     }
     for name in router.names():

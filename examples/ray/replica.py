@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import socket
+import uuid
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -25,7 +26,8 @@ class Engine:
         if kind == "fake":
             from fake_engine import FakeEngine
 
-            self._engine = FakeEngine(**options)
+            # Each replica by a name of its own: an engine takes the KV of another, and not its own.
+            self._engine = FakeEngine(**{"name": uuid.uuid4().hex, **options})
         else:
             self._engine = VllmEngine(**options)
 

@@ -27,6 +27,8 @@ class FleetRouter(RequestRouter):
             return [candidate_replicas]
         for replica in candidate_replicas:
             if replica.replica_id.unique_id == call["pin"]:
+                # Ray would ask the replica how much it has. While one hangs, that holds up calls for all others.
+                self.replica_queue_len_cache.update(replica.replica_id, 0)
                 return [[replica]]
         # It is not there any more. Ray would try for ever: any replica may say so.
         call["misrouted"] = True

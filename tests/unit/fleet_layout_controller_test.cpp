@@ -144,6 +144,11 @@ TEST_CASE("fleet layout controller: a plan of ranges is carried out, and request
   f("9 failed replica=2 number=1");
   CHECK(f("10 joined replica=2 number=2 capacity=1000") ==
         lines{"> set_length_range replica=2 low=4", "> set_prefill_budget replica=2"});
+  // A replica that takes the place of a dead one has another number, and may come before the death is known.
+  CHECK(f("11 joined replica=3 number=1 capacity=1000").empty());
+  f("12 failed replica=1 number=1");
+  CHECK(f("13 clock") == lines{"> set_length_range replica=3 low=4", "> set_prefill_budget replica=3 low=128"});
+  CHECK(f("14 joined replica=1 number=2 capacity=1000").empty());
 }
 
 TEST_CASE("fleet layout controller: roles change by halves, and a prompt that is computed is handed over") {

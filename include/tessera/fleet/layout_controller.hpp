@@ -73,6 +73,8 @@ struct layout_controller_settings {
 /// - when the rate differs by a third from the rate that was planned for;
 /// - when the queue has grown for `patience` looks, and one in twenty that arrived meanwhile waits.
 ///
+/// A replica that comes when another has died has the part of that one.
+///
 /// While a plan is made, the service goes on, and no other plan is asked for. Without a planner it keeps the layout
 /// that there is, and still learns.
 ///
@@ -356,9 +358,23 @@ class layout_controller final : public controller {
     asked_s_ = p.now_s();
   }
 
+  /// What a dead replica was to do, a replica that has come since does. In front of engines a replica that is started
+  /// again is another one, with another number. O(replicas).
+  void take_over() noexcept {
+    std::size_t dead = 0;
+    for (std::size_t i = 0; i != replicas_; ++i) {
+      if (!at_[i].is_there || at_[i].has_plan) continue;
+      while (dead != replicas_ && (at_[dead].is_there || !at_[dead].has_plan)) ++dead;
+      if (dead == replicas_) return;
+      at_[i].plan = at_[dead].plan;
+      at_[i].has_plan = true;
+      at_[dead].has_plan = false;
+    }
+  }
   /// Tells the replicas what the plan has for them, and what they are not yet. At most half of them get another role:
   /// they take nothing new until they have it. O(replicas).
   void carry_out(port& p) noexcept {
+    take_over();
     const auto all = static_cast<std::size_t>(
         std::count_if(at_, at_ + replicas_, [](const at_replica& a) noexcept { return a.is_there; }));
     const candidates<> shown = p.replicas({});

@@ -62,23 +62,31 @@ class Endpoint:
         self.folder = tempfile.mkdtemp(prefix="r", dir="/tmp")  # Ray's sockets have short names
         self.segments: set[str] = set()
         self.log = Path(self.folder) / "app.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, str(app), "--port", str(self.port), *words],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **environment, "TESSERA_FLEET_TEST": self.mark, "RAY_TMPDIR": self.folder},
-                start_new_session=True,
-            )
+        self.words = words
+        self.process = self._begin()
         try:
             self.until("the endpoint with all its replicas", self._answers)
         except BaseException:
             self.close()
             raise
 
+    def _begin(self) -> subprocess.Popen[bytes]:
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, str(app), "--port", str(self.port), *self.words],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **environment, "TESSERA_FLEET_TEST": self.mark, "RAY_TMPDIR": self.folder},
+                start_new_session=True,
+            )
+
     def _answers(self) -> bool:
         if self.process.poll() is not None:
-            raise NeverCame(f"the application has ended:\n{self.said()}")
+            # Ray gives its processes half a minute to start, however busy the machine is.
+            if b"The current node timed out during startup" not in self.log.read_bytes():
+                raise NeverCame(f"the application has ended:\n{self.said()}")
+            end_all(self.mark)
+            self.process = self._begin()
         return b"/v1" in self.log.read_bytes()
 
     def close(self) -> None:

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import contextvars
 import random
 import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from fake_fleet import Fleet, until, virtual
 
 from tessera import fleet
-from tessera.fleet import Assignment, Event, PlanRequest, Router, Runtime
+from tessera.fleet import Assignment, Call, Event, Piece, PlanRequest, Router, Runtime
 from tessera.fleet.planner import LayoutPlanner
 from tessera.fleet.replay import compare
 
@@ -130,6 +133,43 @@ async def test_stages_of_a_plan_are_laid_out_and_requests_that_outgrow_theirs_mo
     await f.router.close()
     same = compare(log)
     assert same.asked == "due-first" and same.decisions >= 200 and same.different == 0
+
+
+@virtual
+async def test_what_a_router_begins_belongs_to_no_request() -> None:
+    """Ray Serve cancels what a request has begun when that request has ended. It knows by a context variable."""
+    request: contextvars.ContextVar[int] = contextvars.ContextVar("request")
+
+    async def planner(asked: PlanRequest) -> list[Assignment]:
+        begun.append(request.get(0))
+        return [Assignment("e0", last=10), Assignment("e1", first=10)]
+
+    f = Fleet(2, controller="due-first", tight=32, planner=planner)
+    begun: list[int] = []
+    for e in f.engines:
+
+        async def stream(call: Call, stream: Any = e.stream) -> AsyncGenerator[Piece, None]:
+            begun.append(request.get(0))
+            async for piece in stream(call):
+                yield piece
+
+        async def set_length_range(first: int, last: int | None) -> None:
+            begun.append(request.get(0))
+
+        e.stream, e.set_length_range = stream, set_length_range  # type: ignore[method-assign,assignment]
+
+    async def client(i: int) -> None:
+        request.set(i)
+        # Nothing else says that time has passed.
+        await asyncio.sleep(0.05 * i)
+        await f.client(i, 40, 20 if i % 8 else 300)
+
+    for task in f.running:
+        task.cancel()
+    await asyncio.gather(*[client(i) for i in range(1, 120)])
+    assert len(begun) > 120 + 3 and sum(s.moves for s in f.sessions) > 0
+    assert not any(begun)
+    await f.settle()
 
 
 @virtual
@@ -249,16 +289,17 @@ def test_a_plan_is_made_in_a_process_of_its_own() -> None:
             await asyncio.sleep(0.001)
             turns += 1
         assert turns > 10
-        assert planner._pool is not None
-        (worker,) = planner._pool._processes
-        assert worker != os.getpid()
+        assert planner._process is not None
         # A worker that dies is replaced, and the plan that it makes is not there.
-        os.kill(worker, signal.SIGKILL)
-        with pytest.raises(Exception, match="process"):
+        planner._process.kill()
+        with pytest.raises(RuntimeError, match="process that plans has died"):
             await ask()
         assert await ask() == plan.result()
         with pytest.raises(ValueError, match="no sample"):
             await planner(PlanRequest(2, ("a",)))
+        with pytest.raises(ValueError, match="has none"):
+            await planner(PlanRequest(3, ("a",), {**sample, "requests": []}))
+        assert await ask() == plan.result(), "the process lives"
         return plan.result()
 
     plan = asyncio.run(beside())
@@ -267,6 +308,24 @@ def test_a_plan_is_made_in_a_process_of_its_own() -> None:
     assert all(a.role == "mixed" and a.prefill_budget > 0 for a in plan)
     here = _sim.LayoutPlanner(**planner._how)
     assert [tuple(a[1:]) for a in plan] == here(sample, 3, False)
+
+
+@plans
+def test_the_process_that_plans_ends_with_its_router() -> None:
+    # Without the guard of a main module, which `multiprocessing` would want.
+    script = f"""
+import asyncio, os, signal
+from tessera.fleet import PlanRequest
+from tessera.fleet.planner import LayoutPlanner
+nan = float("nan")
+planner = LayoutPlanner()
+asyncio.run(planner(PlanRequest(1, ("a", "b"), {sample_of(80, 4.0)!r})))
+print(planner._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    # The process that plans has standard error from its router: that is at its end when both are gone.
+    router = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert router.returncode == -signal.SIGKILL and router.stdout.strip().isdigit(), router.stderr
 
 
 @plans

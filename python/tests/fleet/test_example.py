@@ -177,6 +177,20 @@ def test_a_replica_is_told_what_a_controller_wants_of_it() -> None:
     run_in_virtual_time(run())
 
 
+def test_a_fake_engine_takes_the_kv_of_another_actor() -> None:
+    async def run() -> None:
+        source, target = Engine("fake", {}), Engine("fake", {})
+        ids = [*range(3, 43)]
+        call = {"at": 0, "max_tokens": 1, "router": "r", "params": {"ignore_eos": True}, "export": True, "kv": None}
+        (said,) = [p async for p in source.stream({**call, "ids": ids})]
+        call |= {"at": 1, "max_tokens": 5, "export": False, "kv": said["kv"]}
+        pieces = [p async for p in target.stream({**call, "ids": [*ids, *said["tokens"]]})]
+        assert said["tokens"] + [t for p in pieces for t in p["tokens"]] == answer(ids, 6)
+        assert pieces[0]["cached"] == said["kv"]["tokens"] == len(ids)
+
+    run_in_virtual_time(run())
+
+
 def test_a_scheduler_in_vllm_has_options(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[tuple[Any, ...]] = []
 

@@ -32,6 +32,7 @@ for needed in ("ray", "openai", "vllm", "nixl", "gguf"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"there is no {needed} here: script/python fleet installs it", allow_module_level=True)
 
+import slow_device  # noqa: E402
 from endpoint import Endpoint, NeverCame, app, end_all, environment, here, is_core, patience, text_of  # noqa: E402
 from openai import AsyncOpenAI  # noqa: E402
 
@@ -208,6 +209,79 @@ if __name__ == "__main__":
     kinds = [what.get("failure") for what in said[: len(wrong)]]
     assert kinds == ["at_fault"] * len(wrong)
     assert said[-1].get("finish") == "length" and not dead
+
+
+def test_kill_9_of_a_core_while_due_first_changes_its_layout(model: Model) -> None:
+    """due-first learns lengths, and its planner finds stages by length. An engine is killed before it follows. The one
+    that comes for it follows, requests move by stages, and all streams say what they say undisturbed."""
+    plans = {"profile": slow_device.profile(1e8, 1e-5), "max_batch": 16, "token_budget": 256, "kv_blocks": 199}
+    options = {**engine_options, "kv_transfer_config": {"kv_buffer_device": "cpu"}}
+    e = Endpoint(
+        *("--model", model.folder, "--name", "tiny", "--replicas", "2", "--block-size", str(block), "--longest", "512"),
+        *("--controller", "due-first", "--moves", "--planner", json.dumps(plans)),
+        *("--settings", '{"lease": 600, "silence": 600, "rest": 0}', "--hang", str(patience), "--first", str(patience)),
+        *("--engine-options", json.dumps(options)),
+    )
+    draw = random.Random(5)
+    tokens = sorted({t for prompt in model.prompts for t in prompt})
+    #: Less than a block: each answer outgrows the stage that its prompt is in.
+    begins = [prompt[:24] for prompt in model.prompts[:8]]
+
+    def asks(client: AsyncOpenAI, n: int, least: int, end: int) -> list[asyncio.Future[str]]:
+        """Short answers to prompts of such lengths."""
+        prompts = [draw.choices(tokens, k=draw.randrange(least, end)) for _ in range(n)]
+        return [asyncio.ensure_future(text_of(client, "tiny", ids, draw.randrange(4, 16))) for ids in prompts]
+
+    def answers(client: AsyncOpenAI, moves: bool = True) -> list[asyncio.Future[str]]:
+        return [asyncio.ensure_future(text_of(client, "tiny", ids, most, moves)) for ids in begins]
+
+    def follow() -> dict[str, bool]:
+        """Which replicas have followed a plan."""
+        return {name: "set_prefill_budget" in v["told"] for name, v in e.book()["replicas"].items()}
+
+    async def run(client: AsyncOpenAI) -> None:
+        await asyncio.gather(*asks(client, 40, 20, 30), *asks(client, 14, 380, 440))
+        cores = {name: e.core(v["pid"]) for name, v in e.book()["replicas"].items()}
+        assert e.book()["plans"] == 0 and len(cores) == 2 and all(cores.values())
+        # An engine that has requests and stands still does not follow the plan.
+        send([*cores.values()], signal.SIGSTOP)
+        running = answers(client)
+        victim = await e.soon(
+            "an engine with requests",
+            lambda: next((name for name, v in e.book()["replicas"].items() if v["requests"] > 0), None),
+        )
+        (other,) = {*cores} - {victim}
+        send([cores[other]], signal.SIGCONT)
+        rest = asks(client, 12, 20, 30)
+        await e.soon("an engine that follows a plan", lambda: follow()[other])
+        assert follow() == {other: True, victim: False} and e.book()["plans"] == 1
+        e.kill(cores[victim])
+        got = [await asyncio.gather(*running)]
+        await asyncio.gather(*rest)
+        assert e.book()["failed"] > 0
+        await e.soon("two engines that follow", lambda: victim not in follow() and [*follow().values()] == [True] * 2)
+        end = time.monotonic() + patience
+        # At the rate of a busy machine stages may not pay. There is another plan when twice as many have come.
+        while not all(v["from"] or v["to"] for v in e.book()["replicas"].values()):
+            await asyncio.gather(*asks(client, 40, 20, 30), *asks(client, 14, 380, 440))
+            assert time.monotonic() < end, f"no plan has stages: {e.book()}"
+        ranges = sorted((v["from"], v["to"]) for v in e.book()["replicas"].values())
+        print(f"stages, in blocks: {ranges}")
+        assert ranges[0][0] == 0 and ranges[0][1] == ranges[1][0] and ranges[1][1] is None
+        # A move that takes long on a busy machine comes to nothing, and the request stays.
+        moved = e.book()["moved"]
+        while e.book()["moved"] == moved:
+            got.append(await asyncio.gather(*answers(client)))
+            assert time.monotonic() < end, f"no request moves: {e.book()}"
+        says = await asyncio.gather(*answers(client, moves=False))
+        equal = [sum(a == b for a, b in zip(texts, says, strict=True)) for texts in got]
+        print(f"{equal} of {len(says)} streams are the same as undisturbed; {await e.settled()}")
+        assert equal == [len(says)] * len(got)
+
+    try:
+        e.talk(run)
+    finally:
+        e.close()
 
 
 @pytest.fixture(scope="module")

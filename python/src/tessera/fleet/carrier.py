@@ -70,6 +70,7 @@ class Carrier:
     book: _fleet.Runtime
     controller: str
     changes: deque[tuple[str, str, str]]
+    plans: int
     _actions: deque[_fleet.Action]
     _acting: bool
     _closed: bool
@@ -176,6 +177,7 @@ class Carrier:
                 raise
             logger.warning("there is no plan %d", asked.number, exc_info=error)
             plan = []
+        self.plans += 1 if plan else 0
         for part in plan:
             self._do(self._heard("lays_out", **part))
         self._do(self._heard("planned", number=asked.number))

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
+import pickle
+import subprocess
+import sys
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tessera.fleet.values import Assignment, PlanRequest
+
+#: What the process that plans runs. It needs nothing of the program of the router, whatever that is.
+_script = (
+    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from tessera.fleet.planner import _serve; _serve()"
+)
 
 
 class LayoutPlanner:
@@ -24,9 +31,9 @@ class LayoutPlanner:
     have that function's names as well. `ttft`, `tpot`: what each request is promised, in seconds; None: nothing.
     `pools`: plans may separate prefill from decode; then every replica must be able to take any role.
 
-    A plan takes seconds of a CPU, in a process that starts with the first plan. The planner supposes that its last plan
-    was carried out, and gives up a layout only when two plans in a row say so. If the number of replicas differs from
-    that of the last plan, it begins with replicas that do everything.
+    A plan takes seconds of a CPU, in a process that starts with the first plan and ends with the router's. The planner
+    supposes that its last plan was carried out, and gives up a layout only when two plans in a row say so. If the
+    number of replicas differs from that of the last plan, it begins with replicas that do everything.
     """
 
     def __init__(
@@ -52,37 +59,58 @@ class LayoutPlanner:
             "pools": pools,
         }
         _made(self._how)  # ValueError here, not at the first plan
-        self._pool: ProcessPoolExecutor | None = None
+        # It waits for the process.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tessera planner")
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def __call__(self, asked: PlanRequest) -> list[Assignment]:
         """What each replica is to do. ValueError if no plan can be made of that."""
         if asked.sample is None:
             raise ValueError("the controller keeps no sample of its traffic")
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                max_workers=1,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_begin,
-                initargs=(self._how,),
-            )
-        try:
-            plan = await asyncio.get_running_loop().run_in_executor(
-                self._pool, _plan, asked.sample, len(asked.replicas), asked.prefixes
-            )
-        except BrokenProcessPool:
-            self._pool = None  # The next plan gets another process.
-            raise
-        return [Assignment(name, *what) for name, what in zip(asked.replicas, plan, strict=True)]
+        what = (asked.sample, len(asked.replicas), asked.prefixes)
+        plan = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, what)
+        return [Assignment(name, *part) for name, part in zip(asked.replicas, plan, strict=True)]
 
     def close(self) -> None:
         """Ends the process, after the plan that it makes now."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+        self._thread.submit(self._end)
+        self._thread.shutdown(wait=False)
 
+    # -- in the thread
 
-# In the process that plans.
-_planner: Any = None
+    def _ask(self, what: tuple[Any, ...]) -> list[tuple[str, int, int | None, int]]:
+        try:
+            if self._process is None:
+                # A session of its own: an interrupt at the keyboard is for the router. It ends with its pipe.
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _script],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    start_new_session=True,
+                )
+                self._say(sys.path)
+                self._say(self._how)
+            self._say(what)
+            assert self._process.stdout is not None
+            made = pickle.load(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError) as error:
+            self._end()  # The next plan gets another process.
+            raise RuntimeError("the process that plans has died") from error
+        if isinstance(made, Exception):
+            raise made
+        plan: list[tuple[str, int, int | None, int]] = made
+        return plan
+
+    def _say(self, what: Any) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        pickle.dump(what, self._process.stdin)
+        self._process.stdin.flush()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
 
 
 def _made(how: dict[str, Any]) -> Any:
@@ -91,11 +119,18 @@ def _made(how: dict[str, Any]) -> Any:
     return _sim.LayoutPlanner(**how)
 
 
-def _begin(how: dict[str, Any]) -> None:
-    global _planner
-    _planner = _made(how)
-
-
-def _plan(sample: dict[str, Any], replicas: int, prefixes: bool) -> list[tuple[str, int, int | None, int]]:
-    plan: list[tuple[str, int, int | None, int]] = _planner(sample, replicas, prefixes)
-    return plan
+def _serve() -> None:
+    """The process that plans, until its router has gone."""
+    asks, says = sys.stdin.buffer, sys.stdout.buffer
+    planner = _made(pickle.load(asks))
+    while True:
+        try:
+            what = pickle.load(asks)
+        except EOFError:
+            return
+        try:
+            made = planner(*what)
+        except Exception as error:
+            made = error
+        pickle.dump(made, says)
+        says.flush()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import itertools
 import logging
 import os
@@ -132,6 +133,8 @@ class Router(Carrier):
         self._actions: deque[_fleet.Action] = deque()
         self._acting = False
         self._planner = planner
+        #: Plans that were made.
+        self.plans = 0
         self._cannot_plan = False
 
     @staticmethod
@@ -584,7 +587,9 @@ class Router(Carrier):
         self._wake(0)
 
     def _spawn(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(what)
+        # A move or a plan begins in the task of whichever request was heard of last. It is none of its work: Ray Serve
+        # would cancel it with that request.
+        task: asyncio.Task[None] = contextvars.Context().run(asyncio.get_running_loop().create_task, what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
