@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A controller that `replay` has tried, in front of two engines, and what another one would have decided there.
 
-python python/examples/two_engines.py [CONTROLLER [OTHER]]
+python python/examples/two_engines.py [CONTROLLER [OTHER [LOG]]]
 
 The engines are fakes without a model (examples/ray/fake_engine.py). Replace them by replicas of your own.
+If LOG is named, it is kept.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ async def serve(controller: str, log: Path) -> None:
     await router.close()  # writes the rest of the log
 
 
-def main(controller: str = "lmetric", other: str = "in-turn") -> None:
+def main(controller: str = "lmetric", other: str = "in-turn", kept: str | None = None) -> None:
+    for name in (controller, other):
+        if name not in fleet.controllers:
+            raise SystemExit(f"{name}: expected a controller, one of {', '.join(fleet.controllers)}")
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "fleet.log"
+        log = Path(kept or Path(folder) / "fleet.log")
         asyncio.run(serve(controller, log))
         print(log.read_text().split("\n", 1)[0])
-        print(text_of("fleet.log", compare(log, other, most=2)))
+        print(text_of(log.name, compare(log, other, most=2)))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

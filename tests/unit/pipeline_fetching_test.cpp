@@ -136,6 +136,15 @@ TEST_CASE("plans in flight with such a request count for nothing either", "[pipe
   CHECK(r.generated() == 5_tok);
 }
 
+TEST_CASE("KV that fails is not swapped out by a later plan: such a size refuses it", "[pipeline]") {
+  const std::size_t in_flight = GENERATE(1U, 2U);
+  engine e{{.blocks = 100, .residents = 4, .host_blocks = 8, .plans_in_flight = in_flight}};
+  request& r = e.submit(100, 5);
+  CHECK(e.scheduler.fetching(r, 96_tok) == (in_flight == 1 ? status::ok : status::invalid));
+  e.run_out();
+  CHECK(r.generated() == 5_tok);
+}
+
 TEST_CASE("a suspended or parked request does not keep KV that was spoilt", "[pipeline]") {
   engine e{{.blocks = 100, .residents = 4, .plans_in_flight = 2, .deadlines = 2}};
   request& r = e.submit(100, 5);

@@ -260,14 +260,13 @@ class iteration_scheduler {
     return status::ok;
   }
 
-  /// The KV of a waiting request's first `n` tokens is on another instance or in storage, and takes longer than a step
-  /// to fetch. When its turn comes it takes all its blocks. The plan lists them in `load`, less those that the prefix
-  /// cache has. Then it is suspended until `arrived`. From `deadline` on (`never()`: none) it computes what has not
-  /// arrived: the engine must have stopped writing to its blocks by then.
-  /// If it is cancelled, it ends only with `arrived` or the deadline, because its blocks are written to. O(log
-  /// deadlines). Returns `unknown_request` if it does not wait here. `busy` if the open plan contains it, or plans in
-  /// flight decide its length. `invalid` unless 0 < n < length, or if its KV is in the host tier. `exhausted` without
-  /// room for the deadline (`limits.deadlines`).
+  /// The KV of a waiting request's first `n` tokens is elsewhere, and takes longer than a step to fetch. When its turn
+  /// comes it takes all its blocks. The plan lists them in `load`, less those that the prefix cache has. Then it is
+  /// suspended until `arrived`. From `deadline` on (`never()`: none) it computes what has not arrived: the engine must
+  /// have stopped writing to its blocks by then. If it is cancelled, it ends only with `arrived` or the deadline.
+  /// O(log deadlines). Returns `unknown_request` if it does not wait here. `busy` if the open plan contains it, or
+  /// plans in flight decide its length. `invalid` unless 0 < n < length, or if its KV is in the host tier. `exhausted`
+  /// without room for the deadline (`limits.deadlines`).
   [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
     requires(ledger::travels)
   {
@@ -279,11 +278,12 @@ class iteration_scheduler {
   }
 
   /// The same for KV that the engine fetches before it runs the plan that starts the request. That plan lists its
-  /// blocks in `fetch`, and computes what is behind them; if the KV does not come, the outcome is `spoilt`. Replaces
-  /// what was announced before; 0: nothing comes. Returns as `loading`; `invalid` unless 0 <= n < length.
+  /// blocks in `fetch`. If the KV does not come, the outcome is `spoilt`. Replaces what was announced; 0: nothing
+  /// comes. Returns as `loading`; `invalid` unless 0 <= n < length, and with host blocks and several plans in flight.
   [[nodiscard]] status fetching(Request& r, tokens n) noexcept
     requires(ledger::travels)
   {
+    if (limits_.host_blocks != 0 && limits_.plans_in_flight > 1) return status::invalid;  // one may swap out what fails
     if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
     roster_.deadlines.drop(deadline_of::loading, r);
     roster_.expect_kv(r, n, false);

@@ -422,7 +422,13 @@ def test_a_log_is_asked_about_decision_by_decision(tmp_path: Path, capsys: pytes
         (1, "# something else", "1:1", "# tessera.fleet log 1 and the settings"),
         (1, "# tessera.fleet log 1 {", "1:24", "the settings as JSON"),
         (1, "# tessera.fleet log 1 []", "1:23", "the settings as JSON, an object"),
-        (1, '# tessera.fleet log 1 {"controller": "phi", "wings": 2}', "1:23", "those of tessera.fleet.Runtime"),
+        (
+            1,
+            '# tessera.fleet log 1 {"controller": "phi", "wings": 2}',
+            "1:23",
+            "wings=2 is none of tessera.fleet.Runtime",
+        ),
+        (1, "arrived,prompt", "1:1", "# tessera.fleet log 1 and the settings, or an event"),
         (1, '# tessera.fleet log 1 {"controller": "phi", "block_size": 0}', "1:23", "block_size is from 1"),
         (2, "0 joins replica=0", "2:3", "what happens"),
         (2, "zero joined replica=0", "2:1", "a moment in seconds"),
@@ -454,7 +460,7 @@ def test_what_cannot_be_asked_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["replay", str(log), "--controller", "phi"]) == 0
     assert "0 of 0 decisions (0.0 %)" in capsys.readouterr().out
     assert main(["replay", str(log), "--controller", "phi", "--settings", '{"wings": 2}']) == 2
-    assert "settings: they are those of tessera.fleet.Runtime" in capsys.readouterr().err
+    assert "settings: wings=2 is none of tessera.fleet.Runtime" in capsys.readouterr().err
     for words in (["--controller", "fastest"], ["--settings", "3"], ["--settings", "{"]):
         with pytest.raises(SystemExit) as e:
             main(["replay", str(log), *words])
@@ -490,6 +496,35 @@ async def test_bounded_hashing_sends_equal_beginnings_to_the_same_replica() -> N
     assert len({*where}) == len({k for k, _ in where}) == 3
     await until(lambda: not f.router._sessions)
     await f.settle()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sarathi", "an order of requests inside an engine; expected one of least-load"),
+        ("cascade", "it is called stages"),
+        ("least_load", "it is called least-load"),
+        ("nothing", "controller nothing: expected one of least-load"),
+    ],
+)
+def test_a_name_that_is_no_controllers(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        fleet.Router(controller=name)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--first", "-1"], "--first: expected a number from 0, not -1"),
+        (["--max-batch", "7"], "--max-batch goes with --profile"),
+        (["--policy", "nope"], "--policy goes with --profile"),
+        (["--profile", "h100-96gb-qwen-32b", "--token-budget", "0"], "--token-budget: expected a number from 1, not 0"),
+    ],
+)
+def test_arguments_are_looked_at_before_the_log(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "no.log", *words]) == 2 and capsys.readouterr().err == f"{said}\n"
 
 
 def test_the_example_of_the_guide(capsys: pytest.CaptureFixture[str]) -> None:

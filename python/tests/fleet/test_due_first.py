@@ -311,6 +311,35 @@ def test_a_plan_is_made_in_a_process_of_its_own() -> None:
 
 
 @plans
+def test_a_process_that_gives_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = LayoutPlanner()
+    asked = PlanRequest(1, ("a", "b"), sample_of(80, 4.0))
+    with monkeypatch.context() as m:
+        m.setattr("tessera.fleet.planner._script", "print('ready', flush=True); input()")
+        with pytest.raises(RuntimeError, match="gave no answer"):
+            asyncio.run(planner(asked))
+    assert len(asyncio.run(planner(asked))) == 2
+    planner.close()
+    planner.close()
+
+
+@plans
+def test_a_planner_is_closed_while_its_process_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tessera.fleet.planner._script", "import sys; sys.stdin.buffer.read()")
+    planner = LayoutPlanner()
+
+    async def ask() -> None:
+        plan = asyncio.ensure_future(planner(PlanRequest(1, ("a", "b"), sample_of(80, 4.0))))
+        while planner._process is None:
+            await asyncio.sleep(0.001)
+        planner.close()
+        with pytest.raises(RuntimeError, match="process that plans has died"):
+            await plan
+
+    asyncio.run(ask())
+
+
+@plans
 def test_the_process_that_plans_ends_with_its_router() -> None:
     # Without the guard of a main module, which `multiprocessing` would want.
     script = f"""

@@ -491,8 +491,8 @@ def test_what_cannot_be_expected_is_said(tmp_path: Path, capsys: pytest.CaptureF
         (["--profile", "h100"], "h100"),
         (["--profile", str(broken)], "profile.json:1:2"),
         ([*profile, "--policy", "first"], "first"),
-        ([*profile, "--max-batch", "0"], "max_batch"),
-        ([*profile, "--token-budget", "0"], "token_budget"),
+        ([*profile, "--max-batch", "0"], "--max-batch: expected a number from 1, not 0"),
+        ([*profile, "--token-budget", "0"], "--token-budget: expected a number from 1, not 0"),
         (["--trace-out", str(log)], "this is the log"),
         (["--trace-out", str(tmp_path / "none" / "a.csv")], "a.csv: No such file"),
     ):

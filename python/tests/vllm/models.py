@@ -174,8 +174,8 @@ def table() -> str:
     n = counts()
     lines.append("")
     lines.append(
-        f"Of {len(models)}, {n['as they come']} are scheduled as they come, and {n['text only']} if those that see are "
-        "used for text alone."
+        f"{n['as they come']} of the {len(models)} are scheduled as they come, and {n['text only']} if those that see "
+        "are used for text alone."
     )
     return "\n".join(lines) + "\n"
 

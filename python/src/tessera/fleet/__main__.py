@@ -36,6 +36,17 @@ def _expect(o: argparse.Namespace) -> None:
         print("\n" + expected.text_of(expected.compare(record, o.profile, o.controller, **how)))
 
 
+def _wrong(o: argparse.Namespace, replay: argparse.ArgumentParser) -> str | None:
+    """What is wrong with the options, before a log is read."""
+    for name in ("policy", "max_batch", "token_budget"):
+        if o.profile is None and getattr(o, name) != replay.get_default(name):
+            return f"--{name.replace('_', '-')} goes with --profile"
+    for name, least in (("first", 0), ("max_batch", 1), ("token_budget", 1)):
+        if getattr(o, name) < least:
+            return f"--{name.replace('_', '-')}: expected a number from {least}, not {getattr(o, name)}"
+    return None
+
+
 def main(words: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m tessera.fleet", description="Tools for routers of fleets.")
     programs = p.add_subparsers(dest="program", required=True)
@@ -60,7 +71,15 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     replay.add_argument("--trace-out", help="writes the requests as a trace, for `replay --trace FILE`", metavar="FILE")
     o = p.parse_args(words)
+    wrong = _wrong(o, replay)
+    if wrong is not None:
+        print(wrong, file=sys.stderr)
+        return 2
     try:
+        if o.profile is not None:
+            from tessera import sim
+
+            sim.profile(o.profile)  # before the log is read: that may take a while
         print(text_of(o.log, compare(o.log, o.controller, o.settings, o.first)))
         if o.profile is not None or o.trace_out is not None:
             _expect(o)

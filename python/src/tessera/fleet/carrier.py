@@ -188,7 +188,9 @@ class Carrier:
             await asyncio.wait([before])
         try:
             await notify(entry.replica, *_told(action))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if self._closed and isinstance(error, asyncio.CancelledError):
+                raise
             # The controller goes by what it said. A replica that cannot follow a role refuses requests, and others get
             # them.
             logger.warning("%s did not follow: %s", entry.name, action, exc_info=error)

@@ -35,6 +35,8 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ite
     file."""
     with open(path, encoding="utf-8", errors="replace") as file:
         first = file.readline().rstrip("\n")
+        if not first.startswith("#") and not isinstance(_fleet.parse(first), _fleet.Event):
+            raise BadLog(path, 1, 1, f"{mark.strip()} and the settings, or an event")
         lines = enumerate(itertools.chain([first], (line.rstrip("\n") for line in file)), 1)
         yield _settings(path, first), _events(path, lines)
 
@@ -67,9 +69,11 @@ def _settings(path: object, line: str) -> dict[str, Any]:
         raise BadLog(path, 1, 1, f"{mark.strip()} and the settings, or an event")
     try:
         settings = json.loads(line[len(mark) :])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         column = len(mark) + getattr(error, "colno", 1)
         raise BadLog(path, 1, column, "the settings as JSON") from None
     if not isinstance(settings, dict):
         raise BadLog(path, 1, len(mark) + 1, "the settings as JSON, an object")
+    if not isinstance(settings.get("controller", ""), str):
+        raise BadLog(path, 1, len(mark) + 1, "a controller that is a name")
     return settings

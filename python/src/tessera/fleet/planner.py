@@ -16,8 +16,9 @@ from tessera.fleet.values import Assignment, PlanRequest
 
 #: What the process that plans runs. It needs nothing of the program of the router, whatever that is.
 _script = (
-    "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); "
-    "from tessera.fleet.planner import _serve; _serve()"
+    # What is printed is no answer.
+    "import os, pickle, sys; says = os.dup(1); os.dup2(2, 1); sys.path[:] = pickle.load(sys.stdin.buffer); "
+    "from tessera.fleet.planner import _serve; _serve(says)"
 )
 
 
@@ -61,6 +62,7 @@ class LayoutPlanner:
         _made(self._how)  # ValueError here, not at the first plan
         # It waits for the process.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tessera planner")
+        self._closed = False
         self._process: subprocess.Popen[bytes] | None = None
 
     async def __call__(self, asked: PlanRequest) -> list[Assignment]:
@@ -72,9 +74,15 @@ class LayoutPlanner:
         return [Assignment(name, *part) for name, part in zip(asked.replicas, plan, strict=True)]
 
     def close(self) -> None:
-        """Ends the process, after the plan that it makes now."""
+        """Ends the process. There is no plan if it makes one now. More calls do nothing."""
+        if self._closed:
+            return
+        self._closed = True
         self._thread.submit(self._end)
         self._thread.shutdown(wait=False)
+        process = self._process
+        if process is not None:
+            process.kill()  # The thread may wait for its answer.
 
     # -- in the thread
 
@@ -93,9 +101,9 @@ class LayoutPlanner:
             self._say(what)
             assert self._process.stdout is not None
             made = pickle.load(self._process.stdout)
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
+        except Exception as error:  # An answer that is none may raise anything.
             self._end()  # The next plan gets another process.
-            raise RuntimeError("the process that plans has died") from error
+            raise RuntimeError("the process that plans has died, or gave no answer") from error
         if isinstance(made, Exception):
             raise made
         plan: list[tuple[str, int, int | None, int]] = made
@@ -119,18 +127,19 @@ def _made(how: dict[str, Any]) -> Any:
     return _sim.LayoutPlanner(**how)
 
 
-def _serve() -> None:
-    """The process that plans, until its router has gone."""
-    asks, says = sys.stdin.buffer, sys.stdout.buffer
+def _serve(answers: int) -> None:
+    """The process that plans, until its router has gone. `answers` is the file descriptor of its pipe."""
+    asks = sys.stdin.buffer
     planner = _made(pickle.load(asks))
-    while True:
-        try:
-            what = pickle.load(asks)
-        except EOFError:
-            return
-        try:
-            made = planner(*what)
-        except Exception as error:
-            made = error
-        pickle.dump(made, says)
-        says.flush()
+    with open(answers, "wb") as says:
+        while True:
+            try:
+                what = pickle.load(asks)
+            except EOFError:
+                return
+            try:
+                made = planner(*what)
+            except Exception as error:
+                made = error
+            pickle.dump(made, says)
+            says.flush()

@@ -57,6 +57,19 @@ def _choice(a: _fleet.Action | None) -> tuple[Any, ...] | None:
     return (a.replica, a.role, a.low, a.high, a.value, a.how, a.number)
 
 
+def _wrong_type(controller: str, settings: Mapping[str, Any]) -> str:
+    """Which settings have no such name, or another type."""
+    wrong = []
+    for name, value in settings.items():
+        try:
+            _fleet.Runtime(controller, **{name: value})
+        except TypeError:
+            wrong.append(f"{name}={value!r}")
+        except ValueError:
+            pass  # a value that makes no sense by itself has the right type
+    return f"{', '.join(wrong) or 'one'} is none of tessera.fleet.Runtime, or of another type"
+
+
 def compare(
     path: str | os.PathLike[str],
     controller: str | None = None,
@@ -79,8 +92,8 @@ def compare(
         try:
             book = _fleet.Runtime(asks, **{**recorded, **(settings or {})}, follows=True)
         except (TypeError, ValueError) as error:
-            why = "they are those of tessera.fleet.Runtime" if isinstance(error, TypeError) else str(error)
-            if settings or not recorded:
+            why = _wrong_type(asks, settings or recorded) if isinstance(error, TypeError) else str(error)
+            if settings or (controller is not None and controller not in _fleet.controllers):
                 raise ValueError(f"settings: {why}") from None
             raise BadLog(path, 1, len(mark) + 1, f"settings that make sense: {why}") from None
         result = Comparison(asks, name)
