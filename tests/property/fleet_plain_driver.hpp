@@ -128,6 +128,7 @@ class driver final : fleet::port {
           r->avoid = e.replica;
           place_anew(*r);
         }
+        offers_.clear();
         break;
       case event_kind::lost:
         if (is_there && r->view.where == e.replica) leaves(*r, e.replica);

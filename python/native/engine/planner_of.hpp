@@ -32,8 +32,8 @@ struct by_arrival : ts::order::fcfs {
   }
 };
 
-/// What `draft::per_request` says. If it `pads`, a request that starts with the KV of all its tokens except one has all
-/// places for drafts, in a step without prefill. So all requests of the step have the same shape, for which the device
+/// What `draft::per_request` says. If it `pads`, a request with one token to compute starts with all places for drafts,
+/// in a step without prefill. So all requests of the step have the same shape, for which the device
 /// may have a graph. As vLLM's scheduler does it.
 struct drafts_and_places : ts::draft::per_request {
   ts::tokens block_size{};

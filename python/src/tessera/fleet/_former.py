@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Names of the version before. They work for one more version, and warn."""
+"""Names of the version before. They work for one more version, and warn. And names that are likely mistakes."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
+
+from tessera import _fleet
 
 #: Parameters of `Router`, and their names now.
 parameters = {"patience": "timeouts", "shun": "avoid_for"}
@@ -28,3 +30,16 @@ def find_name(module: str, old: str) -> str:
         raise AttributeError(f"module {module!r} has no attribute {old!r}")
     warnings.warn(f"{module}.{old} is now {module}.{names[old]}", DeprecationWarning, stacklevel=3)
     return names[old]
+
+
+def no_controller(name: str) -> str:
+    """What to say of a name that is not a controller's."""
+    likely = "stages" if name == "cascade" else name.replace("_", "-")
+    if likely in _fleet.controllers:
+        return f"controller {name}: it is called {likely}"
+    expected = f"expected one of {', '.join(_fleet.controllers)}"
+    from tessera import sim  # only here: a router needs no simulator
+
+    if name in {policy.name for policy in sim.policies()}:
+        return f"controller {name}: that is an order of requests inside an engine; {expected}"
+    return f"controller {name}: {expected}"

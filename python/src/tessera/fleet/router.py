@@ -47,19 +47,6 @@ policies = (
 _odd = 8
 
 
-def _no_controller(name: str) -> str:
-    """What to say of a name that is not a controller's."""
-    likely = "stages" if name == "cascade" else name.replace("_", "-")
-    if likely in _fleet.controllers:
-        return f"controller {name}: it is called {likely}"
-    expected = f"expected one of {', '.join(_fleet.controllers)}"
-    from tessera import sim  # only here: a router needs no simulator
-
-    if name in {policy.name for policy in sim.policies()}:
-        return f"controller {name}: that is an order of requests inside an engine; {expected}"
-    return f"controller {name}: {expected}"
-
-
 class Router(Carrier):
     """Places requests by a controller, streams them, and moves them while they run.
 
@@ -109,7 +96,7 @@ class Router(Carrier):
                 settings.setdefault("moves", "pascal")
             controller = "stages" if policy == "cascade" else policy.replace("_", "-")
         elif controller not in _fleet.controllers:
-            raise ValueError(_no_controller(controller))
+            raise ValueError(_former.no_controller(controller))
         #: The controller's name.
         self.controller = controller
         settings["epoch"] = epoch

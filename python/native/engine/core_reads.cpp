@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "core.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+/// @file
+/// What is read of `core` between steps: numbers of the memory, of a request, and which requests are resident.
+
+namespace tessera_python {
+
+double core::usage() const {
+  // As vLLM computes it, to the last bit.
+  const auto all = static_cast<double>(settings_.limits.blocks);
+  return 1.0 - (all - static_cast<double>(planner_->held().count())) / all;
+}
+
+std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_->why(at(slot))); }
+
+bool core::decodes() const {
+  const auto samples = [](const ts::scheduled<request>& e) { return e.samples && !e.request->dead; };
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    if (samples(plan_[i])) return true;
+  }
+  const auto residents = planner_->residents();
+  return std::any_of(residents.begin(), residents.end(),
+                     [](const request* r) { return !r->dead && !computes_prompt(*r); });
+}
+
+std::int64_t core::computed(std::uint32_t slot) const {
+  const request& r = at(slot);
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    const ts::scheduled<request>& e = plan_[i];
+    if (e.request == &r) return (e.first + e.count + e.lookahead).count();
+  }
+  for (std::size_t i = 0; open_ && i != plan_.preempted.size(); ++i) {
+    if (plan_.preempted[i].request == &r) return 0;
+  }
+  return r.state().computed.count();
+}
+
+nb::list core::residents() const {
+  nb::list all;
+  std::set<const request*> lost;
+  if (open_) {
+    for (const ts::preemption<request>& p : plan_.preempted) lost.insert(p.request);
+  }
+  const auto add = [&](const request& r) {
+    if (!r.dead && lost.count(&r) == 0) all.append(nb::borrow(r.object));
+  };
+  for (const request* r : planner_->residents()) add(*r);
+  for (std::size_t i = 0; open_ && i != plan_.size(); ++i) {
+    if (plan_[i].origin != ts::entry_origin::going_on) add(*plan_[i].request);
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
+  const request& r = at(slot);
+  if (r.state().row == ts::no_index) return {};
+  const auto row = planner_->row(0, r.state().row, 0).blocks;
+  return {row.begin(), row.end()};
+}
+
+}  // namespace tessera_python
