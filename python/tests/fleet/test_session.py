@@ -245,7 +245,7 @@ def test_roles_that_make_no_sense_are_refused() -> None:
         router.add("e", e, 0, now=0.0)
     with pytest.raises(ValueError, match="policy is one of shortest_queue"):
         Router("fastest")
-    with pytest.raises(ValueError, match="controller is one of least-load"):
+    with pytest.raises(ValueError, match="expected one of least-load"):
         Router(controller="fastest")
     with pytest.raises(ValueError, match="a policy or a controller"):
         Router("phi", controller="phi")
