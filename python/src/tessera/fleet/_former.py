@@ -32,9 +32,14 @@ def find_name(module: str, old: str) -> str:
     return names[old]
 
 
+def controller_of(policy: str) -> str:
+    """The controller of a name of `tessera.fleet.policies`."""
+    return "stages" if policy == "cascade" else policy.replace("_", "-")
+
+
 def no_controller(name: str) -> str:
     """What to say of a name that is not a controller's."""
-    likely = "stages" if name == "cascade" else name.replace("_", "-")
+    likely = controller_of(name)
     if likely in _fleet.controllers:
         return f"controller {name}: it is called {likely}"
     expected = f"expected one of {', '.join(_fleet.controllers)}"

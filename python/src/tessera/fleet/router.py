@@ -94,7 +94,7 @@ class Router(Carrier):
                 raise ValueError(f"policy is one of {', '.join(policies)}, not {policy}")
             if policy == "pascal":
                 settings.setdefault("moves", "pascal")
-            controller = "stages" if policy == "cascade" else policy.replace("_", "-")
+            controller = _former.controller_of(policy)
         elif controller not in _fleet.controllers:
             raise ValueError(_former.no_controller(controller))
         #: The controller's name.
