@@ -11,6 +11,7 @@ import json
 import os
 import random
 import signal
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -39,6 +40,14 @@ def streams(client: AsyncOpenAI, all_ids: list[list[int]], least: int, most: int
     """A stream for each of these prompts."""
     draw = random.Random(len(all_ids))
     return [asyncio.ensure_future(whole(client, ids, draw.randrange(least, most))) for ids in all_ids]
+
+
+def talk_and_close(e: Endpoint, what: Callable[[AsyncOpenAI], Coroutine[Any, Any, None]]) -> None:
+    try:
+        e.talk(what)
+    finally:
+        print(e.book_or_why())
+        e.close()
 
 
 def test_due_first_changes_its_layout_while_a_replica_is_killed() -> None:
@@ -90,11 +99,7 @@ def test_due_first_changes_its_layout_while_a_replica_is_killed() -> None:
         assert e.book()["moved"] > before
         await e.settled()
 
-    try:
-        e.talk(run)
-    finally:
-        print(e.book_or_why())
-        e.close()
+    talk_and_close(e, run)
 
 
 def test_pools_hand_over_while_the_prefill_replica_is_killed() -> None:
@@ -127,8 +132,4 @@ def test_pools_hand_over_while_the_prefill_replica_is_killed() -> None:
         assert e.book()["moved"] >= before + 1
         await e.settled()
 
-    try:
-        e.talk(run)
-    finally:
-        print(e.book_or_why())
-        e.close()
+    talk_and_close(e, run)
