@@ -417,7 +417,8 @@ struct roster {
     tokens produced{};
     if (e.samples) {
       TESSERA_ASSERT(o.produced > 0 || o.failed || o.spoilt, "a sampling entry produces a token or fails");
-      TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed, "more tokens than lookahead slots");
+      TESSERA_ASSERT(tokens{o.produced} <= tokens{1} + e.lookahead || o.failed || o.spoilt,
+                     "more tokens than lookahead slots");
       // A value without KV, or that would leave nothing to compute, is not accepted.
       const tokens most = tokens{1} + e.lookahead;
       produced = o.spoilt ? tokens{} : min(max(tokens{o.produced}, tokens{o.failed ? 0 : 1}), most);
