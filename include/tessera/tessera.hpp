@@ -33,6 +33,7 @@
 #include <tessera/core/units.hpp>
 #include <tessera/cost/batch_features.hpp>
 #include <tessera/cost/fit.hpp>
+#include <tessera/cost/learned_steps.hpp>
 #include <tessera/cost/least_squares.hpp>
 #include <tessera/cost/prefill_budget.hpp>
 #include <tessera/cost/qoe_model.hpp>

@@ -212,8 +212,8 @@ def test_a_threshold_of_ones_own() -> None:
 
 
 def test_a_parameter_behind_the_name() -> None:
-    long_steps = sim.replay("due-first:step_s=5:least_tried_gain=1e9", load, **small)
-    assert long_steps.summary["policy"] == "due-first:step_s=5:least_tried_gain=1e9"
+    long_steps = sim.replay("due-first:step_s=5:revised=1", load, **small)
+    assert long_steps.summary["policy"] == "due-first:step_s=5:revised=1"
     usual = sim.replay("due-first", load, **small)
     assert usual.summary["policy"] == "due-first"
     same = sim.replay("due-first:step_s=0.05", load, **small)

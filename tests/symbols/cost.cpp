@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include <tessera/cost/fit.hpp>
+#include <tessera/cost/learned_steps.hpp>
 
 template class tessera::cost::least_squares<5>;
 
@@ -13,4 +14,8 @@ double changed(tessera::cost::batch_features& b, const tessera::cost::request_le
   b.grow();
   b.leave(r);
   return m.batch(b);
+}
+tessera::tokens learned(tessera::cost::learned_steps& l, std::size_t decodes, tessera::tokens n, double seconds) {
+  l.ran(decodes, n, n, seconds);
+  return l.budget(0.05)(decodes, n);
 }

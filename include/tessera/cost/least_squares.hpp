@@ -37,6 +37,16 @@ class least_squares {
     rest_ += b * b;
   }
 
+  /// From now on each row so far counts as if it, and its b, were `factor` times as long. `factor` is from 0 to 1.
+  /// O(N^2).
+  void fade(double factor) noexcept {
+    for (vector& row : r_) {
+      for (double& value : row) value *= factor;
+    }
+    for (double& value : z_) value *= factor;
+    rest_ *= factor * factor;
+  }
+
   /// The solution with x[c] = 0 wherever `free[c]` is false; also where the rows do not determine x[c]. O(N^3).
   [[nodiscard]] vector solve(const std::array<bool, N>& free) const noexcept {
     // The columns are brought to one length first: counts and sums of squares differ by many powers of ten.

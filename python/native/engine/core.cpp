@@ -23,6 +23,7 @@ constexpr std::size_t most_aside = 1024;
 template <class F>
 void settable(settings& s, F&& f) {
   f("prefill_budget", s.prefill_budget);
+  f("step_s", s.step_s);
   f("threshold", s.threshold);
   f("pace", s.pace);
   f("margin", s.margin);

@@ -4,6 +4,8 @@
 #include "planner.hpp"
 #include "record_maker.hpp"
 
+#include <tessera/cost/learned_steps.hpp>
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -172,6 +174,8 @@ class core {
                      nb::object outputs, nb::object preempted);
   nb::tuple hand_out_same();
   nb::tuple hand_out_anew();
+  [[nodiscard]] ts::tokens prefill_budget() const;
+  void note_step(double now);
   void settle_oldest(double now);
   void settle_empty(double now);
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
@@ -243,6 +247,16 @@ class core {
   plan plan_{};                 ///< The latest.
   bool open_ = false;           ///< It has been planned, and nothing has been settled since.
   std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
+  /// What each of them runs, to learn how long that takes. All is 0 where `step_s` is.
+  struct timed_step {
+    double planned = 0;
+    std::size_t decodes = 0;
+    ts::tokens context{};
+    ts::tokens prefill{};
+  };
+  std::deque<timed_step> timed_;
+  double last_settled_ = 0;
+  ts::cost::learned_steps steps_;
   std::uint64_t step_ = 0;
   std::vector<ts::outcome> outcomes_;
   std::vector<std::uint32_t> failed_;  ///< Slots of requests without a usable output, while the others' are taken in.

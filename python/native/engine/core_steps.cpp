@@ -39,18 +39,17 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
     starts = std::min(starts, places());
   }
   // A step with less could never end a prompt.
-  const auto at_least = [this](std::int64_t n) {
-    return n == 0 ? ts::tokens{} : max(ts::tokens{n}, settings_.least_left);
-  };
+  const auto at_least = [this](ts::tokens n) { return n == ts::tokens{} ? n : max(n, settings_.least_left); };
   const ts::step_limits limits{.max_batch = settings_.batch,
                                .token_budget = ts::tokens{budget},
-                               .max_chunk = at_least(max_chunk),
-                               .prefill_budget = at_least(settings_.prefill_budget),
+                               .max_chunk = at_least(ts::tokens{max_chunk}),
+                               .prefill_budget = at_least(prefill_budget()),
                                .lookahead = ts::tokens{lookahead_},
                                .max_starts = starts};
   ++planned_;
   plan_ = words_.asks.is_none() ? planner_->next(moment(now), limits) : plan_with_answers(now, limits);
   in_flight_.push_back(plan_);
+  note_step(now);
   if (settings_.transfers) note_loads();
   open_ = true;
   ++step_;
@@ -65,6 +64,30 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
     if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
   return result;
+}
+
+/// Most tokens of prompts in the next step: what its decodes leave of `step_s`, by what steps have taken so far.
+/// O(running) if that is bounded.
+ts::tokens core::prefill_budget() const {
+  const ts::tokens most{settings_.prefill_budget};
+  if (settings_.step_s <= 0) return most;
+  std::size_t decodes = 0;
+  ts::tokens context{};
+  for (const request* r : planner_->residents()) {
+    if (r->dead || computes_prompt(*r)) continue;
+    ++decodes;
+    context += r->state().computed;
+  }
+  const ts::tokens left = steps_.budget(settings_.step_s, settings_.limits.block_size)(decodes, context);
+  return most == ts::tokens{} ? left : min(most, left);
+}
+
+void core::note_step(double now) {
+  timed_step& t = timed_.emplace_back();
+  if (settings_.step_s <= 0) return;
+  t = {now, plan_.decode.size(), {}, {}};
+  for (const ts::scheduled<request>& e : plan_.decode) t.context += e.first;
+  for (const ts::scheduled<request>& e : plan_.prefill) t.prefill += e.count;
 }
 
 /// A plan with what is known elsewhere of the requests that start by it. A request is asked about when its turn has
@@ -147,6 +170,12 @@ void core::settle_oldest(double now) {
   if (planner_->commit(in_flight_.front(), outcomes_, moment(now)) != ts::status::ok) {
     throw std::runtime_error("the step was refused: it is not the one that was planned");
   }
+  // A step begins when it is planned, or when the one before it ends.
+  if (const timed_step& t = timed_.front(); t.decodes != 0 || t.prefill != ts::tokens{}) {
+    steps_.ran(t.decodes, t.context, t.prefill, now - std::max(t.planned, last_settled_));
+    last_settled_ = now;
+  }
+  timed_.pop_front();
   in_flight_.pop_front();
   ++settled_;
   open_ = false;

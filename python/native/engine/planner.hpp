@@ -77,6 +77,7 @@ struct settings {
   bool pads = false;        ///< A request that starts with one token to compute has places for drafts beside it.
   ts::tokens least_left{};  ///< Tokens that a step leaves of a prompt at least, unless it ends it.
   std::int64_t prefill_budget = 0;  ///< Most tokens of prompts in a step; 0: as many as the step has room for.
+  double step_s = 0;                ///< Most seconds that a step takes with prompts; 0: as long as it takes.
   std::size_t adapters = 0;         ///< Most adapters of the requests that hold blocks; 0: none wants one.
   std::size_t batch = 0;            ///< Most requests in a step.
   bool tells = false;               ///< It tells what its prefix cache learns and forgets.

@@ -87,6 +87,39 @@ def test_a_budget_from_the_start() -> None:
     assert s.options.prefill_budget == 16
 
 
+@one_or_two
+@stub.clock.installed()
+def test_prompts_take_what_decodes_leave_of_a_step(in_flight: int) -> None:
+    """How long steps take is learned. Prompts get no more of `step_s` than is left, and no less."""
+    s, runner = engine({"policy": "fcfs", "step_s": 0.05}, in_flight, blocks=2000, max_num_batched_tokens=2048)
+    rng = random.Random(5)
+    names = iter(range(10**6))
+    launched: deque[Any] = deque()
+    took: list[tuple[int, int, float]] = []
+    for round in range(220):
+        while len(s.requests) < 24:
+            prompt = [rng.randrange(3, 64) for _ in range(rng.randrange(200, 900))]
+            s.add_request(stub.request(str(next(names)), prompt, params(rng.randrange(5, 60))))
+        step = s.schedule()
+        prompts = prompt_tokens(step, s)
+        decodes = len(step.num_scheduled_tokens) - (prompts > 0)
+        launched.append((step, runner.run(step), (round, prompts, 0.01 + 0.0005 * decodes + 0.0001 * prompts)))
+        if len(launched) < in_flight:
+            continue
+        *output, this = launched.popleft()
+        took.append(this)
+        stub.clock.now += this[2]
+        if round == 120:
+            stub.clock.now += 30  # a pause, as of a compilation
+        s.update_from_output(*output)
+    assert max(t for _, _, t in took[:16]) > 0.1  # nothing was known yet
+    later = [(n, t) for at, n, t in took if at > 40]
+    # A step is of whole blocks of 16 tokens, or one ends a prompt.
+    assert max(t for _, t in later) <= 0.053
+    full = [t for n, t in later if n > 100]
+    assert len(full) > 50 and sum(full) / len(full) > 0.04
+
+
 def order_of(s: Any, runner: stub.Runner, steps: int) -> list[str]:
     """Which request runs, step by step, where there is room for one."""
     ran = []
@@ -175,10 +208,11 @@ def test_what_is_wrong_changes_nothing(policy: str) -> None:
 
 def test_the_page_names_them() -> None:
     page = (Path(__file__).parents[3] / "docs" / "vllm_measure.md").read_text()
-    rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", page.split("beside `prefill_budget` |")[1].split("\n\n")[0], re.M)
+    table = page.split("beside `prefill_budget` and `step_s` |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (`.*`) \| (`.*`) \|$", table, re.M)
     said = {policy: set(re.findall(r"`(\w+)`", names)) for on, names in rows for policy in re.findall(r"`(\w+)`", on)}
     for policy in {n.split()[0] for n in policies}:
-        assert settable(policy).keys() == {"prefill_budget"} | said.get(policy, set())
+        assert settable(policy).keys() == {"prefill_budget", "step_s"} | said.get(policy, set())
 
 
 def test_each_name_is_known_to_the_core() -> None:
@@ -191,6 +225,7 @@ def test_each_name_is_known_to_the_core() -> None:
 #: Values that are drawn for an option.
 values: dict[str, tuple[Any, ...]] = {
     "prefill_budget": (0, 1, 20, 64, 1000),
+    "step_s": (0, 1e-6, 1e-3, 1.0),
     "threshold": (0, 0.01, 0.1, 100, float("inf")),
     "quantum": (1, 4, 30, 500),
     "demote_above": (0, 60, 5000),
@@ -262,7 +297,7 @@ def test_from_the_process_of_a_client() -> None:
 
     asyncio.run(set_option(Engine, "threshold", 3))
     assert s.options.parameters == {"threshold": 3.0}
-    with pytest.raises(ValueError, match="'quantum' cannot be set while pars runs; these can: prefill_budget, thresh"):
+    with pytest.raises(ValueError, match="'quantum' cannot be set while pars runs; these can: prefill_budget, step_s"):
         asyncio.run(set_option(Engine, "quantum", 3))
     core.scheduler = stub.scheduler(stub.OwnScheduler, stub.config(), 60)
     with pytest.raises(ValueError, match="vLLM's own scheduler serves"):

@@ -36,8 +36,8 @@ struct due_first_config {
   double step_s = 0.05;  ///< See `bounded_steps`: half a target TPOT.
 };
 
-/// A number of `due_first_config` that can be set by name. A gain of 1e9 is found in no trial: no stages, no pools, no
-/// longer steps, except where they keep more promises.
+/// A number of `due_first_config` that can be set by name. The gains cannot: another value buys one measure with
+/// another (docs/results/due_first), and 1e9 turns a part off, except where it keeps more promises.
 struct due_first_parameter {
   const char* name;              ///< The member's name.
   double due_first_config::*at;  ///< The member.
@@ -47,20 +47,9 @@ struct due_first_parameter {
 
 /// All parameters.
 inline constexpr due_first_parameter due_first_parameters[] = {
-    {"pace", &due_first_config::pace, 0},
-    {"revised", &due_first_config::revised, 1},
-    {"prompts", &due_first_config::prompts, 0},
-    {"programs", &due_first_config::programs, 0},
+    {"pace", &due_first_config::pace, 0},        {"revised", &due_first_config::revised, 1},
+    {"prompts", &due_first_config::prompts, 0},  {"programs", &due_first_config::programs, 0},
     {"step_s", &due_first_config::step_s, 1e-4},
-    {"least_tried_gain", &due_first_config::least_tried_gain, 0},
-    {"least_gain", &due_first_config::least_gain, 0},
-    {"kept_gain", &due_first_config::kept_gain, 0},
-    {"least_stage_gain", &due_first_config::least_stage_gain, 0},
-    {"least_fine_gain", &due_first_config::least_fine_gain, 0},
-    {"least_full_gain", &due_first_config::least_full_gain, 0},
-    {"least_bounded_gain", &due_first_config::least_bounded_gain, 0},
-    {"least_pool_gain", &due_first_config::least_pool_gain, 0},
-    {"least_step_gain", &due_first_config::least_step_gain, 0},
 };
 
 }  // namespace sim

@@ -53,6 +53,7 @@ def make_core(
             "caching": bool(vllm_config.cache_config.enable_prefix_caching),
             "chunked_prefill": bool(config.enable_chunked_prefill),
             "prefill_budget": options.prefill_budget,
+            "step_s": options.step_s,
             "watermark": float(watermark),
             "second_runner": second_runner,
             "plans_in_flight": plans_in_flight,

@@ -99,13 +99,19 @@ assert set(takes) == set(policies)
 #: For all policies: the most tokens of prompts in a step. A prompt with one token left counts as a decode.
 prefill_budget = Parameter(int, 0, 0, _TOKENS, "most tokens of prompts in a step; 0: as many as it has room for")
 
+#: For all policies: how long prompts may make a step. What steps take is learned while they run.
+step_s = Parameter(float, 0.0, 0, 1e3, "seconds that a step may take for its prompts; 0: any time")
+
+#: What all policies can be told while requests run.
+for_all: Mapping[str, Parameter] = {"prefill_budget": prefill_budget, "step_s": step_s}
+
 #: Parameters that are those of an engine's start. A request's turns or its tenant's share would mix two measures.
 fixed = ("fewest_quanta_first", "prompt_cost", "output_cost")
 
 
 def settable(policy: str) -> dict[str, Parameter]:
     """The options that `Options.changed` takes, by name."""
-    return {"prefill_budget": prefill_budget} | {n: parameters[n] for n in takes[policy] if n not in fixed}
+    return {**for_all} | {n: parameters[n] for n in takes[policy] if n not in fixed}
 
 
 #: Policies that look at a request's expected length, and those that know phases.
@@ -116,7 +122,7 @@ has_tenants = ("vtc",)
 
 _common = (
     "policy",
-    "prefill_budget",
+    *for_all,
     "watermark",
     "fallback",
     "shadow",
@@ -139,6 +145,8 @@ class Options:
     policy: str = "fcfs"
     #: Most tokens of prompts in a step; 0: as many as it has room for.
     prefill_budget: int = 0
+    #: Most seconds that a step takes with prompts; 0: as long as it takes.
+    step_s: float = 0.0
     #: Part of the blocks kept free when a request starts; None: what vLLM's configuration says.
     watermark: float | None = None
     #: What cannot be had is done by vLLM's own scheduler; False: it is an error at start.
@@ -199,8 +207,9 @@ class Options:
         if given.get("watermark") is not None:
             share = Parameter(float, 0.01, 0, 1, "part of the blocks kept free")
             values["watermark"] = share.check("watermark", given["watermark"])
-        if given.get("prefill_budget") is not None:
-            values["prefill_budget"] = prefill_budget.check("prefill_budget", given["prefill_budget"])
+        for name, parameter in for_all.items():
+            if given.get(name) is not None:
+                values[name] = parameter.check(name, given[name])
         for name in ("fallback", "shadow"):
             if name in given:
                 values[name] = Parameter(bool, False, 0, 1, "").check(name, given[name])
@@ -246,8 +255,8 @@ class Options:
         if name not in can:
             raise OptionsError(f"tessera: {name!r} cannot be set while {self.policy} runs; these can: {_joined(can)}")
         checked = can[name].check(name, value)
-        if name == "prefill_budget":
-            return replace(self, prefill_budget=checked)
+        if name in for_all:
+            return replace(self, **{name: checked})
         return replace(self, parameters=self.parameters | {name: checked})
 
     def scorer(self) -> Callable[[Any], float] | None:
