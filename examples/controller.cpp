@@ -77,6 +77,7 @@ int main() {
   sticky controller;
   auto storage = tessera::storage_for<fleet::runtime>({});
   fleet::runtime router{controller, storage};
+  fleet::event e;
   for (const std::string_view line : {
            "0.0 joined replica=0 number=1 capacity=2500",
            "0.0 joined replica=1 number=1 capacity=2500",
@@ -89,8 +90,7 @@ int main() {
            "9.6 ended request=3",
        }) {
     std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
-    fleet::event e;
-    if (fleet::read(line, e)) return 1;
+    if (fleet::read(line, e, e.at_s)) return 1;  // a line that is wrong, or goes back in time
     fleet::log_line text;
     for (const fleet::action& a : router.handle(e)) {
       const std::string_view said = fleet::write(a, text);

@@ -34,6 +34,8 @@ class answer_scan {
   [[nodiscard]] bool reasoned() const noexcept { return reasoned_; }
   /// Whether some of what is not its reasoning has come.
   [[nodiscard]] bool answered() const noexcept { return answered_; }
+  /// Events before the first with some of what is not its reasoning.
+  [[nodiscard]] std::uint64_t thoughts() const noexcept { return thoughts_; }
 
  private:
   enum class at : std::uint8_t { between, in_text, after_text, at_value, in_number };
@@ -109,7 +111,10 @@ class answer_scan {
       where_ = at::after_text;
       key_ = named();
       if (length_ != 0 && of_key_ == name::reasoning) reasoned_ = true;
-      if (length_ != 0 && of_key_ == name::content) answered_ = true;
+      if (length_ != 0 && of_key_ == name::content && !answered_) {
+        answered_ = true;
+        thoughts_ = events_ == 0 ? 0 : events_ - 1;
+      }
       of_key_ = name::other;
       return;
     }
@@ -145,6 +150,7 @@ class answer_scan {
   std::size_t line_ = 0;  // This line has as many characters of `line_begin`; more than all: it is another.
   std::uint64_t number_ = 0;
   std::uint64_t events_ = 0;
+  std::uint64_t thoughts_ = 0;
   std::optional<std::uint64_t> generated_{};
   std::optional<std::uint64_t> prompt_{};
   at where_ = at::between;

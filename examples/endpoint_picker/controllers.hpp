@@ -11,12 +11,12 @@
 #include <vector>
 
 /// @file
-/// The controllers of `replay --routers` and `tessera.fleet.controllers`, as `--policy` names them.
+/// The controllers of `replay --routers` and `tessera.fleet.controllers`, as `--controller` names them.
 
 namespace endpoint_picker {
 
-/// The names of `--policy`.
-[[nodiscard]] inline std::vector<std::string_view> policy_names() {
+/// The names of `--controller`.
+[[nodiscard]] inline std::vector<std::string_view> controller_names() {
   std::vector<std::string_view> all;
   for (const tessera::sim::named_controller& c : tessera::sim::controllers) all.push_back(c.name);
   return all;

@@ -88,8 +88,9 @@ int main(int argc, char** argv) {
   app.option_defaults()->always_capture_default();
   app.add_option("--endpoints", file, "JSON file of the endpoints; read again when it changes")->required();
   app.add_option("--listen", serve.listen, "IP:PORT for gRPC; port 0: any that is free");
-  app.add_option("--policy", choose.policy, "One of " + fmt::format("{}", fmt::join(policy_names(), ", ")));
-  app.add_option("--seed", choose.seed, "For policies that draw: another one for each picker");
+  app.add_option("--controller,--policy", choose.policy,
+                 "One of " + fmt::format("{}", fmt::join(controller_names(), ", ")));
+  app.add_option("--seed", choose.seed, "For controllers that draw: another one for each picker");
   const CLI::Option* expected_given = app.add_option(
       "--expected", choose.expected, "fill-to-level: requests that other pickers send between report and choice");
   app.add_option("--choices", choose.choices, "Endpoints that are named for a request, the best first");
@@ -138,12 +139,12 @@ int main(int argc, char** argv) {
     const std::string asked = std::exchange(choose.policy, name_now(choose.policy));
     const tessera::sim::named_controller* const by = tessera::sim::find_controller(choose.policy);
     if (by == nullptr) {
-      throw tessera::sim::usage_error{fmt::format("--policy: one of {} is expected, not {}",
-                                                  fmt::join(policy_names(), ", "), tessera::sim::shown(asked))};
+      throw tessera::sim::usage_error{fmt::format("--controller: one of {} is expected, not {}",
+                                                  fmt::join(controller_names(), ", "), tessera::sim::shown(asked))};
     }
     if (expected_given->count() != 0 && choose.policy != "fill-to-level") {
-      throw tessera::sim::usage_error{
-          fmt::format("--expected goes with --policy fill-to-level, not with {}", tessera::sim::shown(choose.policy))};
+      throw tessera::sim::usage_error{fmt::format("--expected goes with --controller fill-to-level, not with {}",
+                                                  tessera::sim::shown(choose.policy))};
     }
     require<std::int64_t>(1, 1 << 20, block_size, "--block-size");
     require<std::size_t>(1, 64, choose.choices, "--choices");
@@ -179,7 +180,7 @@ int main(int argc, char** argv) {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
 
     picker book{choose};
-    if (asked != choose.policy) say(fmt::format("--policy {} is now --policy {}", asked, choose.policy));
+    if (asked != choose.policy) say(fmt::format("--controller {} is now --controller {}", asked, choose.policy));
     say(describe(*by));
     auto look = look_of(file);
     book.list(read_endpoints(file, tessera::sim::read_file(file), choose.endpoints));

@@ -232,11 +232,14 @@ class stream {
     if (at_ != at::response) return out_of_order();
     scan_.read(m.body);
     if (!m.body.empty()) {
-      picker_.progress(*place_, scan_.generated().value_or(scan_.events()), now);
+      const std::uint64_t all = scan_.generated().value_or(scan_.events());
       if (scan_.reasoned() && scan_.answered() && !answers_) {
         answers_ = true;
+        // What comes behind the end of its reasoning in this piece is of the answer.
+        picker_.progress(*place_, std::min(scan_.thoughts(), all), now);
         picker_.answers(*place_, now);
       }
+      picker_.progress(*place_, all, now);
     }
     body_ = std::move(m.body);
     body_size_ = body_.size();

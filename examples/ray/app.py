@@ -247,6 +247,8 @@ def options(words: list[str]) -> argparse.Namespace:
         LayoutPlanner(**(json.loads(o.planner) if o.planner else {}))
     except (TypeError, ValueError) as error:
         p.error(f"--planner has the arguments of tessera.fleet.planner.LayoutPlanner: {error}")
+    if o.planner and o.controller != "due-first":
+        p.error("--planner goes with --controller due-first")
     try:
         fleet.Router(
             None if o.controller else o.policy,

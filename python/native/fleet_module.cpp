@@ -96,8 +96,7 @@ NB_MODULE(_fleet, m) {
            nb::arg("members"))
       .def_prop_ro("kind", &event_value::kind)
       .def_prop_ro("at", &event_value::at)
-      .def_prop_ro("request", &event_value::request)
-      .def_prop_ro("replica", &event_value::replica)
+      .def("__getattr__", &event_value::member, nb::arg("name"), "A member, named as in a log.")
       .def("__str__", &event_value::text)
       .def("__repr__", &event_value::text);
 
@@ -118,7 +117,8 @@ NB_MODULE(_fleet, m) {
       .def("__str__", &action_value::text)
       .def("__repr__", &action_value::text);
 
-  m.def("parse", &parse, nb::arg("line"), "The Event or Action of a line of a log, or (column, what belongs there).");
+  m.def("parse", &parse, nb::arg("line"), nb::arg("since") = 0.0,
+        "The Event or Action of a line of a log, or (column, what belongs there).");
 
   nb::class_<runtime>(m, "Runtime", "A controller in front of engines: events in, actions out.")
       .def(nb::init<const std::string&, const std::optional<std::string>&, std::int64_t, std::int64_t, std::int64_t,

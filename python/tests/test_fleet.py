@@ -326,6 +326,7 @@ def joined(*names: str, **more: Any) -> Event:
         (lambda: Runtime("phi", router=2, routers=2), "router is one of the routers: from 0 to 1"),
         (lambda: Runtime("phi").view(0), "replica 0 is not there"),
         (lambda: Runtime("phi").view(64), "a replica's number is from 0 to 63, not 64"),
+        (lambda: Event("ended", 0.0), "ended: expected request=NUMBER"),
         (lambda: Event("serves", 0.0, replica=0, low=2, high=2), "a range of lengths that is not empty"),
         (lambda: Event("lays_out", 0.0, replica=0, low=-1), "a range of lengths that is not empty"),
         (lambda: Event("flies", 0.0), "there is no event flies"),
@@ -338,7 +339,7 @@ def joined(*names: str, **more: Any) -> Event:
         (lambda: Event("progressed", 0.0, request=1, replica=0, count=-1), "expected a count"),
         (lambda: Event("arrived", 0.0, request=1, prompt=-1), "lengths that a request can have"),
         (lambda: Event("arrived", 0.0, request=1, prompt=1, expected=-1), "lengths that a request can have"),
-        (lambda: Runtime("phi").arrived(1, -1, 0.0), "prompt is from 0"),
+        (lambda: Runtime("phi").arrived(1, 0, 0.0), "prompt is from 1"),
         (lambda: Runtime("phi").arrived(1, 10, math.inf), "now is from 0"),
         (lambda: Runtime("phi").arrived(2**64 - 1, 10, 0.0), "this number is no request's"),
         (lambda: Runtime("phi").arrived(1, 10, 0.0, cached=[-1]), "cached has tokens of the prompt"),
@@ -408,11 +409,17 @@ def test_a_line_is_read_as_it_was_written() -> None:
         None,
     )
     assert str(fleet.parse(str(event))) == str(event)
+    assert (event.prompt, event.movable, event.phase, event.high, event.own) == (320, False, "reasoning", None, None)
+    assert Event("joined", 0.0, replica=0, number=1, capacity=9, ttft_s=0.5).ttft_s == 0.5
+    assert Event("reported", 0.0, replica=0, all_kv=3).all == (0, 3, 0, 0, 0, 0.0)
+    with pytest.raises(AttributeError, match="an event has no wings"):
+        _ = event.wings
     action = fleet.parse("> move replica=2 from=1 request=0 how=live")
     assert (action.kind, action.replica, action.source, action.request, action.how) == ("move", 2, 1, 0, "live")
     assert action == fleet.parse(str(action)) != fleet.parse("> move replica=1 from=1 request=0 how=live")
     assert action != "> move" and fleet.parse("> set_length_range replica=0 low=3").high is None
     assert fleet.parse("1 arrived request=7 prompt=x") == (21, "a value of this member")
+    assert fleet.parse("1 clock", 1.0).at == 1 and fleet.parse("1 clock", 2.0)[0] == 1
     assert fleet.parse("-1 clock")[0] == 1 and fleet.parse("> flies")[0] == 3
 
 

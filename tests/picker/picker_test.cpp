@@ -89,7 +89,7 @@ TEST_CASE("an engine that does not say its room has it from the file") {
 }
 
 TEST_CASE("a burst spreads though no report comes, by every policy that looks at loads") {
-  for (const std::string_view name : policy_names()) {
+  for (const std::string_view name : controller_names()) {
     INFO(name);
     picker p{{.policy = std::string{name}}};
     p.list(some(4));
@@ -116,7 +116,7 @@ TEST_CASE("policies have the names of controllers, and what they were called bef
     CHECK(tessera::sim::find_controller(name_now(former)) != nullptr);
   }
   CHECK(name_now("round_robin") == "in-turn");
-  for (const std::string_view name : policy_names()) CHECK(name_now(std::string{name}) == name);
+  for (const std::string_view name : controller_names()) CHECK(name_now(std::string{name}) == name);
   CHECK_THROWS_AS(picker{{.policy = "no-such"}}, std::invalid_argument);
 }
 
@@ -380,7 +380,7 @@ TEST_CASE("random lives of endpoints and requests: none goes to an endpoint that
     INFO("seed " << seed);
     std::mt19937_64 draw{seed};
     const auto below = [&](std::uint64_t n) { return static_cast<int>(draw() % n); };
-    const auto names = policy_names();
+    const auto names = controller_names();
     picker p{{.policy = std::string{names[seed % names.size()]}, .endpoints = 6, .requests = 20}};
     std::set<std::string> in_file;
     std::vector<ticket> live;

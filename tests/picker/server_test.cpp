@@ -449,12 +449,12 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
     CHECK(all.find(part) != std::string::npos);
     CHECK(all.find("exit code 2") != std::string::npos);
   };
-  says(refusal({"--policy", "best"}), "--policy: one of least-load, least-kv");
+  says(refusal({"--controller", "best"}), "--controller: one of least-load, least-kv");
   says(refusal({"--choices", "0"}), "--choices: a number from 1 to 64 is expected");
   says(refusal({"--drain", "nan"}), "--drain: a number from 0 to");
   says(refusal({"--shed-kv", "2"}), "--shed-kv: a number from 0 to 1 is expected");
-  says(refusal({"--policy", "fill_to_level", "--expected", "1e9"}), "--expected: a number from 0 to 1000000");
-  says(refusal({"--expected", "3"}), "--expected goes with --policy fill-to-level, not with 'least-load'");
+  says(refusal({"--controller", "fill_to_level", "--expected", "1e9"}), "--expected: a number from 0 to 1000000");
+  says(refusal({"--expected", "3"}), "--expected goes with --controller fill-to-level, not with 'least-load'");
   says(refusal({"--silence", "x"}), "a number is expected");
   says(refusal({"--no-such-option"}), "--no-such-option");
   for (const char* const listen : {"127.0.0.1:99999", "127.0.0.1:-1", "127.0.0.1:", "127.0.0.1", ":80", "a:80x"}) {
@@ -467,13 +467,13 @@ TEST_CASE("a command that is wrong is refused: what was expected, and 2") {
   says(refusal({"--endpoints", "/no/such/file"}), "/no/such/file: expected a readable file");
 }
 
-TEST_CASE("at start the picker says what it leaves out of its policy, and the name now of a former one") {
+TEST_CASE("at start the picker says what it leaves out of its controller, and the name now of a former one") {
   fake_engine engine;
-  picker_process p{{engine.where()}, {"--policy", "round_robin"}};
+  picker_process p{{engine.where()}, {"--policy", "round_robin"}};  // the option by its other name
   CHECK(p.errors() ==
-        "endpoint_picker: --policy round_robin is now --policy in-turn\n"
+        "endpoint_picker: --controller round_robin is now --controller in-turn\n"
         "endpoint_picker: in-turn places requests, and does nothing else\n");
-  picker_process q{{engine.where()}, {"--policy", "llumnix"}};
+  picker_process q{{engine.where()}, {"--controller", "llumnix"}};
   CHECK(q.errors() == "endpoint_picker: llumnix places requests; its other actions are left out: move\n");
 }
 

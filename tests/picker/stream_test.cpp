@@ -138,6 +138,40 @@ TEST_CASE("a request goes out as it came, with its destination before it, and th
   CHECK(f.one->over()->status == grpc_status::ok);
 }
 
+TEST_CASE("what follows the end of reasoning in one piece of a body is of the answer") {
+  struct hears : picker {
+    using picker::picker;
+    void progress(const ticket& t, std::uint64_t n, time_point now) {
+      told.push_back(std::to_string(n));
+      picker::progress(t, n, now);
+    }
+    void answers(const ticket& t, time_point now) {
+      told.push_back("answers");
+      picker::answers(t, now);
+    }
+    std::vector<std::string> told;
+  };
+  hears book{picker_settings{.policy = "pascal", .reasons = true}};
+  book.list(read_endpoints("f", R"({"endpoints": [{"address": "10.0.0.1:80", "kv_tokens": 16000}]})", 9));
+  for (const scrape_target& t : book.targets()) book.reported(t, {.kv_tokens = 16'000, .started = 1}, at(0));
+  const stream_limits limits;
+  stream<hears> one{book, limits, at(0)};
+  const auto say = [&](received m) {
+    one.receive(std::move(m), at(0));
+    while (one.next()) {
+    }
+  };
+  say(headers());
+  say(body(ask, true));
+  say(response_headers());
+  const std::string thinks = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\"}}]}\n\n";
+  const std::string answers = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+  say(response_body(thinks + thinks, false));
+  say(response_body(thinks + answers + answers, false));
+  say(response_body(answers, true));
+  CHECK(book.told == std::vector<std::string>{"2", "3", "answers", "5", "6"});
+}
+
 TEST_CASE("a body goes back in pieces, and the last one says so") {
   fixture f{{.piece = 10}};
   f.say(headers());

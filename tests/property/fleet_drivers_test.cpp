@@ -222,7 +222,7 @@ void run(std::uint64_t seed, Make make, counts& seen) {
       sound = sound && lines.back().find("a prompt is cached or not") == std::string::npos &&
               lines.back().find("is old") == std::string::npos;
     }
-    const std::vector<std::string> theirs = plain.handle(said);
+    const std::vector<std::string> theirs = plain.handle(said, e);
     const bool same = lines == theirs && rt.requests() == plain.requests() && rt.book().size() == plain.in_book();
     if (same && sound && allocated == 0) continue;
     CAPTURE(seed, step, said, allocated, sound);

@@ -35,6 +35,11 @@ struct told {
     const fleet::log_error wrong = fleet::read(line, e);
     INFO(line);
     REQUIRE(wrong.column == 0);
+    return (*this)(e);
+  }
+  /// The same of an event that no line may say.
+  lines operator()(const tessera::fleet::event& e) {
+    using namespace tessera;
     lines out;
     fleet::log_line to;
     for (const fleet::action& a : rt.handle(e)) out.emplace_back(fleet::write(a, to));

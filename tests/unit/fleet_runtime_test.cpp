@@ -58,7 +58,9 @@ TEST_CASE("fleet runtime: where no replica takes a request a note says so, and i
   CHECK(f("0 arrived request=7 prompt=320") == lines{"> note request=7 why=no replica takes it"});
   f("1 joined replica=3 number=1 capacity=100");
   CHECK(f("1 arrived request=7 prompt=320") == lines{"> place replica=3 request=7"});
-  CHECK(f("1 arrived request=8 prompt=-1") == lines{"> note request=8 why=invalid"});
+  event e{.at_s = 1, .what = event_kind::arrived, .request = 8};
+  e.asks.prompt = tokens{-1};
+  CHECK(f(e) == lines{"> note request=8 why=invalid"});
 }
 
 TEST_CASE("fleet runtime: a replica that refuses is passed, unless it is the only one") {
@@ -125,10 +127,9 @@ TEST_CASE("fleet runtime: a replica says which lengths it serves, and what has o
   f("0 joined replica=1 number=1 capacity=100");
   f("1 arrived request=7 prompt=320");
   f("2 first_token request=7 replica=0");
-  for (const char* wrong : {"3 serves replica=0 low=4 high=4", "3 serves replica=0 low=-1", "3 serves replica=2",
-                            "3 serves replica=9 low=1"}) {
-    CHECK(f(wrong).empty());
-  }
+  for (const char* wrong : {"3 serves replica=2", "3 serves replica=9 low=1"}) CHECK(f(wrong).empty());
+  CHECK(f(event{.at_s = 3, .what = event_kind::serves, .replica = 0, .low = 4_blk, .high = 4_blk}).empty());
+  CHECK(f(event{.at_s = 3, .what = event_kind::serves, .replica = 0, .low = blocks{-1}}).empty());
   CHECK(f.rt.book().at(0).to == fleet::endless);
   CHECK(f("4 serves replica=0 low=2 high=8") == lines{"> move replica=1 from=0 request=7"});
   CHECK(f.rt.book().at(0).from == 2_blk);

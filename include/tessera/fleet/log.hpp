@@ -4,6 +4,9 @@
 #include <tessera/core/assert.hpp>
 #include <tessera/fleet/action.hpp>
 #include <tessera/fleet/event.hpp>
+#include <tessera/fleet/report.hpp>
+#include <tessera/fleet/view.hpp>
+#include <tessera/headroom/prefill_cost.hpp>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +18,7 @@
 #include <string_view>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 /// @file
 /// Events and actions as lines of text, so that a log can be read, compared and run again.
@@ -31,6 +35,9 @@ namespace fleet {
 
 /// Room for any line.
 using log_line = std::array<char, 2560>;
+
+/// No moment of a log is later, in seconds: so large that seconds since 1970 are fine.
+inline constexpr double latest_moment_s = 1e10;
 
 /// What was wrong with a line.
 struct log_error {
@@ -141,6 +148,57 @@ constexpr void each_member(Action& a, const action& by_default, F f) noexcept
   f("why", a.why, d.why);  // the last: it has spaces
 }
 
+/// What is missing in an event or an action, or out of range.
+struct flaw {
+  std::string_view member{};       ///< Its name.
+  const char* expected = nullptr;  ///< What belongs there; null: nothing is wrong.
+};
+
+/// What a router's front end cannot have said.
+[[nodiscard]] constexpr flaw flaw_of(const event& e) noexcept {
+  using enum event_kind;
+  const auto is = [&](auto... kinds) noexcept { return ((e.what == kinds) || ...); };
+  const auto few = [](tokens n) noexcept { return tokens{} <= n && n <= headroom::longest_prompt; };
+  const request_view& r = e.asks;
+  if (e.replica == no_replica && !is(arrived, lost, ended, planned, clock)) return {"replica", "replica=NUMBER"};
+  if (e.request == no_request &&
+      is(arrived, refused, lost, cache_hit, first_token, progressed, reasoning_ended, moved, move_failed, ended)) {
+    return {"request", "request=NUMBER"};
+  }
+  if (e.number == 0 && is(joined, unreachable, failed, planned)) return {"number", "number=NUMBER, from 1"};
+  if (!(tokens{} <= e.count && e.count <= tokens{greatest_count})) return {"count", "a count from 0 to 2^40"};
+  if (is(joined) && !(blocks{e.joins.role == control::role::prefill ? 0 : 1} <= e.joins.capacity &&
+                      e.joins.capacity <= blocks{greatest_count})) {
+    return {"capacity", "capacity=BLOCKS, from 1 to 2^40"};
+  }
+  if (is(serves, lays_out) && !(blocks{} <= e.low && e.low < e.high)) {
+    return {"low", "a range of lengths that is not empty"};
+  }
+  const std::pair<std::string_view, tokens> lengths[] = {{"generated", r.generated},
+                                                         {"prompt", r.prompt},
+                                                         {"expected", r.expected},
+                                                         {"spread", r.spread},
+                                                         {"limit", r.limit}};
+  for (const auto& [name, n] : lengths) {
+    if (!few(n) || (name == "prompt" && !few(r.length()))) return {name, "lengths that a request can have"};
+  }
+  if (is(arrived) && r.length() == tokens{}) return {"prompt", "prompt=TOKENS, from 1"};
+  return {};
+}
+/// What a controller cannot have wanted.
+[[nodiscard]] constexpr flaw flaw_of(const action& a) noexcept {
+  using enum action_kind;
+  const bool of_request = a.what == place || a.what == move || a.what == cancel_move;
+  if (a.replica == no_replica && a.what != plan && a.what != note) return {"replica", "replica=NUMBER"};
+  if (a.from == no_replica && a.what == move) return {"from", "from=NUMBER"};
+  if (a.request == no_request && of_request) return {"request", "request=NUMBER"};
+  if (a.number == 0 && a.what == plan) return {"number", "number=NUMBER, from 1"};
+  if (a.what == set_length_range && !(0 <= a.low && a.low < a.high)) {
+    return {"low", "a range of lengths that is not empty"};
+  }
+  return {};
+}
+
 /// Appends to a line. What does not fit is an error of this file.
 class line_writer {
  public:
@@ -224,6 +282,17 @@ class line_reader {
     return w;
   }
   [[nodiscard]] log_error wrong(const char* expected) const noexcept { return {at_ + 1, expected}; }
+
+  /// What is wrong with what was read from this line: at the member, or at the end if the line does not have it.
+  template <class Value>
+  [[nodiscard]] static log_error look_at(std::string_view line, const Value& of) noexcept {
+    const flaw f = flaw_of(of);
+    if (f.expected == nullptr) return {};
+    line_reader r{line};
+    std::string_view w = r.word();
+    while (!w.empty() && !(w.starts_with(f.member) && w.substr(f.member.size()).starts_with('='))) w = r.word();
+    return r.wrong(f.expected);
+  }
 
   template <class Value>
   [[nodiscard]] log_error members(Value& of) noexcept {
@@ -342,21 +411,27 @@ class line_reader {
 /// Whether a line is a remark, or empty: it is no event and no action.
 [[nodiscard]] constexpr bool is_remark(std::string_view line) noexcept { return line.empty() || line.front() == '#'; }
 
-/// Reads an event from a line. @param to is complete only if nothing was wrong.
-[[nodiscard]] inline log_error read(std::string_view line, event& to) noexcept {
+/// Reads an event from a line. @param since_s the moment of the event before; an earlier one is an error. @param to is
+/// complete only if nothing was wrong.
+[[nodiscard]] inline log_error read(std::string_view line, event& to, double since_s = 0) noexcept {
   detail::line_reader r{line};
   to = {};
-  if (!detail::line_reader::read(r.word(), to.at_s) || to.at_s != to.at_s) return r.wrong("a moment in seconds");
-  if (!detail::line_reader::read(r.word(), to.what)) return r.wrong("what happens");
-  return r.members(to);
+  if (!detail::line_reader::read(r.word(), to.at_s) || !(0 <= to.at_s && to.at_s <= latest_moment_s)) {
+    return r.wrong("a moment in seconds, from 0 to 1e10");
+  }
+  if (to.at_s < since_s) return r.wrong("a moment that is not before that of the event before");
+  if (!detail::line_reader::read(r.word(), to.what) || to.what == event_kind::none) return r.wrong("what happens");
+  if (const log_error wrong = r.members(to)) return wrong;
+  return detail::line_reader::look_at(line, to);
 }
 /// The same of an action.
 [[nodiscard]] inline log_error read(std::string_view line, action& to) noexcept {
   detail::line_reader r{line};
   to = {};
   if (r.word() != ">") return r.wrong("> before an action");
-  if (!detail::line_reader::read(r.word(), to.what)) return r.wrong("an action");
-  return r.members(to);
+  if (!detail::line_reader::read(r.word(), to.what) || to.what == action_kind::none) return r.wrong("an action");
+  if (const log_error wrong = r.members(to)) return wrong;
+  return detail::line_reader::look_at(line, to);
 }
 
 }  // namespace fleet

@@ -47,23 +47,6 @@ template <class Value>
   return std::string{fleet::write(v, line)};
 }
 
-/// What an event may not say, because a controller or the book would not bear it; null if it is well.
-inline const char* wrong_in(const fleet::event& e) noexcept {
-  const auto few = [](ts::tokens n) { return ts::tokens{} <= n && n <= ts::headroom::longest_prompt; };
-  if (!(e.at_s >= 0 && e.at_s <= endless_seconds)) return "a moment from 0 to 1e9 seconds";
-  if (e.what == fleet::event_kind::none) return "what happens";
-  if ((e.what == fleet::event_kind::lays_out || e.what == fleet::event_kind::serves) &&
-      (e.low < ts::blocks{} || e.low >= e.high)) {
-    return "a range of lengths that is not empty";
-  }
-  if (e.count < ts::tokens{} || e.count > ts::tokens{fleet::greatest_count}) return "a count from 0 to 2^40";
-  if (!few(e.asks.prompt) || !few(e.asks.generated) || !few(e.asks.expected) || !few(e.asks.spread) ||
-      !few(e.asks.limit) || !few(e.asks.length())) {
-    return "lengths that a request can have";
-  }
-  return nullptr;
-}
-
 /// An event.
 class event_value {
  public:
@@ -86,18 +69,43 @@ class event_value {
     const std::string all = std::string{fleet::write(bare, line)} + text_;
     if (const fleet::log_error wrong = fleet::read(all, e_)) {
       const std::size_t end = std::min(all.find(' ', wrong.column - 1), all.size());
-      refuse(all.substr(wrong.column - 1, end - wrong.column + 1) + ": expected " + wrong.expected);
+      const std::string word = all.substr(wrong.column - 1, end - wrong.column + 1);
+      refuse((word.empty() ? kind : word) + ": expected " + wrong.expected);
     }
-    if (const char* expected = wrong_in(e_)) refuse(text() + ": expected " + expected);
   }
   [[nodiscard]] const fleet::event& value() const noexcept { return e_; }
   [[nodiscard]] const char* kind() const { return name_of(e_.what); }
   [[nodiscard]] double at() const { return e_.at_s; }
-  [[nodiscard]] nb::object request() const { return number_or_none(e_.request, fleet::no_request); }
-  [[nodiscard]] nb::object replica() const { return number_or_none(e_.replica, fleet::no_replica); }
+  /// A member by its name in a log; None for no replica, no request, and a range without an end.
+  [[nodiscard]] nb::object member(const std::string& name) const {
+    const bool may_be_none = name == "replica" || name == "request" || name == "high";
+    nb::object found;
+    fleet::detail::each_member(e_, fleet::event{}, [&](std::string_view n, const auto& value, const auto& by_default) {
+      if (n == name) found = may_be_none && value == by_default ? nb::object{nb::none()} : value_of(value);
+    });
+    if (!found.is_valid()) throw nb::attribute_error(("an event has no " + name).c_str());
+    return found;
+  }
   [[nodiscard]] std::string text() const { return text_of(e_); }
 
  private:
+  template <class T>
+  [[nodiscard]] static nb::object value_of(const T& value) {
+    if constexpr (requires { value.has_value(); }) {
+      return value ? value_of(*value) : nb::object{nb::none()};
+    } else if constexpr (std::is_same_v<T, fleet::load>) {
+      return tuple_of(value);
+    } else if constexpr (std::is_enum_v<T>) {
+      return nb::str(name_of(value));
+    } else if constexpr (requires { value.count(); }) {
+      return nb::int_(value.count());
+    } else if constexpr (requires { value.seconds(); }) {
+      return nb::float_(value.seconds());
+    } else {
+      return nb::cast(value);
+    }
+  }
+
   fleet::event e_;
   std::string text_;
 };
@@ -130,8 +138,9 @@ class action_value {
   fleet::action a_;
 };
 
-/// An event or an action of a line of a log, or (column, what was expected there).
-inline nb::object parse(const std::string& line) {
+/// An event or an action of a line of a log, or (column, what was expected there). `since`: the moment of the event
+/// before.
+inline nb::object parse(const std::string& line, double since) {
   fleet::log_error wrong;
   if (fleet::is_action(line)) {
     fleet::action a;
@@ -139,12 +148,8 @@ inline nb::object parse(const std::string& line) {
     if (!wrong) return nb::cast(action_value{a});
   } else {
     fleet::event e;
-    wrong = fleet::read(line, e);
-    if (!wrong) {
-      const char* expected = wrong_in(e);
-      if (expected == nullptr) return nb::cast(event_value{e});
-      wrong = {1, expected};
-    }
+    wrong = fleet::read(line, e, since);
+    if (!wrong) return nb::cast(event_value{e});
   }
   return nb::make_tuple(wrong.column, wrong.expected);
 }
@@ -221,7 +226,7 @@ class runtime {
                    std::uint64_t session, std::int64_t tenant, bool calls_tools) {
     fleet::event e{
         .at_s = real(now, "now", 0, endless_seconds), .what = fleet::event_kind::arrived, .request = request};
-    e.asks = {.prompt = prompt_of(prompt, "prompt"),
+    e.asks = {.prompt = ts::tokens{whole(prompt, "prompt", 1, ts::headroom::longest_prompt.count())},
               .generated = prompt_of(generated, "generated"),
               .expected = prompt_of(expected, "expected"),
               .spread = prompt_of(spread, "spread"),
@@ -398,7 +403,9 @@ class runtime {
     const std::span<const fleet::action> all = runs_->handle(e);
     if (records_) {
       fleet::log_line line;
-      log_.append(fleet::write(e, line)) += '\n';
+      fleet::event written = e;
+      written.at_s = recorded_s_ = std::max(recorded_s_, e.at_s);  // as the runtime takes it
+      log_.append(fleet::write(written, line)) += '\n';
       for (const fleet::action& a : all) log_.append(fleet::write(a, line)) += '\n';
     }
     return all;
@@ -421,6 +428,7 @@ class runtime {
   std::optional<fleet::runtime> runs_;
   std::vector<fleet::replica_id> excluded_;
   std::string log_;
+  double recorded_s_ = 0;
   bool records_ = false;
 };
 

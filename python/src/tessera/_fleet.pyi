@@ -25,6 +25,8 @@ class Event:
     def request(self) -> int | None: ...
     @property
     def replica(self) -> int | None: ...
+    def __getattr__(self, name: str) -> Any:
+        """Any other member, named as in a log; a load is a tuple. `high` is None for a range without an end."""
     def __str__(self) -> str:
         """The line of a log."""
 
@@ -70,8 +72,9 @@ class Action:
     def __str__(self) -> str:
         """The line of a log."""
 
-def parse(line: str) -> Event | Action | tuple[int, str]:
-    """The event or action of a line of a log; or the column that is wrong, and what belongs there."""
+def parse(line: str, since: float = 0.0) -> Event | Action | tuple[int, str]:
+    """The event or action of a line of a log; or the column that is wrong, and what belongs there. `since`: the moment
+    of the event before, and an earlier one is wrong."""
 
 class Runtime:
     """A controller in front of engines: events in, actions out.

@@ -272,7 +272,7 @@ recorded = """# tessera.fleet log 1 {"block_size": 16, "controller": "shortest-q
 15.5 ended request=2
 15.5 progressed replica=0 request=2 count=9
 16 progressed replica=0 request=3 count=3
-0 ended request=3
+16 ended request=3
 16.5 arrived request=5 prompt=10 phase=reasoning expected=2
 > place replica=0 request=5
 17 ended request=4
@@ -416,7 +416,8 @@ def test_the_table_that_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [row[0] for row in rows] == ["TTFT,", "p50", "p99", "TPOT,", "p50", "p99", "E2E,", "p50", "p99"]
     rest = " ".join(said[begins + 14 :])
     for part in (
-        "engines order requests by fcfs, and take at most 256 requests and 8192 tokens in a step",
+        "engines order requests by fcfs under shortest-queue (--policy names another order) and by pascal, its own "
+        "order, under pascal, and take at most 256 requests (--max-batch) and 8192 tokens (--token-budget) in a step",
         "turns of a session share their history. Engines found 7.6 % of the prompts' tokens cached",
         "This is one of 2 routers; what the others sent is not in the log.",
         "Replicas had 1000 to 2000 KV blocks; their mean is simulated.",
@@ -465,6 +466,12 @@ def test_a_log_of_a_controller_that_is_not_simulated(tmp_path: Path, capsys: pyt
         (10, "10.5 progressed replica=0 request=1 count=2 tokens=3", "10:45", "a known member"),
         (10, "10.5 progresses replica=0", "10:6", "what happens"),
         (16, "12 prog", "16:4", "what happens"),
+        (16, "9 progressed replica=0 request=1 count=4", "16:1", "a moment that is not before"),
+        (16, "12 progressed replica=0 request=1 count=1099511627777", "16:35", "a count from 0 to 2"),
+        # The router bears these, the simulator does not.
+        (2, "0 joined replica=0 number=1 capacity=99999999", "2:1", "at most 67108864 KV blocks"),
+        (16, "12 progressed replica=0 request=1 count=9999999999", "16:1", "at most 1000000000 tokens"),
+        (7, "10.25 arrived request=1 prompt=4000000000", "7:1", "at most 1000000000 tokens"),
     ],
 )
 def test_a_log_that_cannot_be_read_says_where_and_what_was_expected(

@@ -225,7 +225,7 @@ async def test_epochs_are_as_long_as_they_are_said_to_be() -> None:
 def test_roles_that_make_no_sense_are_refused() -> None:
     router = Router("least_load")
     e: Any = object()
-    with pytest.raises(ValueError, match="has_role=both: expected a value of this member"):
+    with pytest.raises(ValueError, match="role is one of mixed, prefill, decode, not 'both'"):
         router.add("e", e, 100, role="both", prefill_budget=1.0, now=0.0)
     with pytest.raises(ValueError, match="prefill_budget must be above 0"):
         router.add("e", e, 100, role="prefill", now=0.0)
@@ -241,7 +241,7 @@ def test_roles_that_make_no_sense_are_refused() -> None:
         Router(epoch=-1.0)
     with pytest.raises(ValueError, match="can is of moves, .*, not flies"):
         router.add("e", e, 100, can=["flies"], now=0.0)
-    with pytest.raises(ValueError, match="a replica has blocks"):
+    with pytest.raises(ValueError, match="capacity is a number of KV blocks from 1"):
         router.add("e", e, 0, now=0.0)
     with pytest.raises(ValueError, match="policy is one of shortest_queue"):
         Router("fastest")

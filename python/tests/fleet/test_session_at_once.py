@@ -223,7 +223,7 @@ async def test_what_is_no_piece_fails_its_engine() -> None:
 async def test_a_replica_that_cannot_be_added_leaves_nothing() -> None:
     r = Router("cascade")
     e = FakeEngine("a")
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="last above first"):
         r.add("a", e, 100, lengths=(5, 5))
     assert r.names() == [] and not r.book.contains(0)
     assert r.add("a", e, 100, lengths=(0, 100))

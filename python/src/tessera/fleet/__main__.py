@@ -24,10 +24,15 @@ def _object(text: str) -> dict[str, Any]:
     return got
 
 
-def _expect(o: argparse.Namespace) -> None:
+def _replay(o: argparse.Namespace) -> None:
+    decided = text_of(o.log, compare(o.log, o.controller, o.settings, o.first))
+    if o.profile is None and o.trace_out is None:
+        print(decided)
+        return
     from tessera.fleet import expected
 
-    record = expected.read(o.log, o.settings)
+    record = expected.read(o.log, o.settings)  # before anything is said: it may refuse the log
+    print(decided)
     if o.trace_out is not None:
         expected.write_trace(record, o.trace_out)
         print(f"\n{o.trace_out}: a trace of {len(record.requests)} requests")
@@ -80,9 +85,7 @@ def main(words: Sequence[str] | None = None) -> int:
             from tessera import sim
 
             sim.profile(o.profile)  # before the log is read: that may take a while
-        print(text_of(o.log, compare(o.log, o.controller, o.settings, o.first)))
-        if o.profile is not None or o.trace_out is not None:
-            _expect(o)
+        _replay(o)
     except OSError as error:
         print(f"{error.filename or o.log}: {error.strerror or error}", file=sys.stderr)
         return 2

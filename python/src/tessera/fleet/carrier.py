@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Controllers that send prompts to one pool of replicas, and answers to another.
+_pooled = ("distserve", "splitwise", "phasor")
+
 
 @dataclass(frozen=True)
 class Report:
@@ -69,6 +72,7 @@ class Carrier:
 
     book: _fleet.Runtime
     controller: str
+    epoch: float
     changes: deque[tuple[str, str, str]]
     plans: int
     _actions: deque[_fleet.Action]
@@ -79,6 +83,7 @@ class Carrier:
     _sessions: dict[int, Session]
     _planner: Callable[[PlanRequest], Awaitable[Sequence[Assignment]]] | None
     _cannot_plan: bool
+    _layout_checked = False
 
     now: Callable[[], float]
     _changed: Callable[[], None]
@@ -117,7 +122,27 @@ class Carrier:
         finally:
             self._acting = False
 
+    def _check_layout(self) -> None:
+        """Says once, when the first request comes, that no replica has what the controller goes by."""
+        if self._layout_checked or not self._entries:
+            return
+        self._layout_checked = True
+        views = [self.book.view(n) for n in self._numbers]
+        if self.controller in _pooled or self.epoch:
+            if all(v["role"] == "mixed" for v in views):
+                logger.warning(
+                    "%s has no pools: every replica is mixed. Give some role='prefill' and others role='decode', "
+                    "with a prefill_budget, in Router.add",
+                    self.controller,
+                )
+        elif self.controller == "stages" and all((v["from"], v["to"]) == (0, None) for v in views):
+            logger.warning(
+                "stages has no stages: every replica serves all lengths. Give each its lengths in Router.add"
+            )
+
     def _carry_out(self, action: _fleet.Action) -> None:
+        if self._closed:
+            return
         kind, request = action.kind, action.request
         entry = None if action.replica is None else self._numbers.get(action.replica)
         session = None if request is None else self._sessions.get(request)
@@ -133,11 +158,11 @@ class Carrier:
         elif kind == "move":
             if self.book.moves_to(request) != action.replica:
                 return  # It came to nothing meanwhile.
-            if session is None or entry is None or self._closed or not session.go(entry):
+            if session is None or entry is None or not session.go(entry):
                 self._do(self._tell("move_failed", entry, request=request) if entry is not None else [])
         elif kind == "cancel_move":
-            if session is not None and session._move is not None:
-                session._stay()
+            if session is not None:
+                session.stay()
         elif kind == "plan":
             if self._planner is not None:
                 # The sample is that of this plan until the controller asks for the next one.

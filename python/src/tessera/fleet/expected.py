@@ -20,10 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tessera import _fleet, sim
-from tessera.fleet.log_reader import Happened, open_log
+from tessera.fleet.log_reader import BadLog, Happened, open_log
 
-#: The simulator has as many tenants in one trace.
+#: The simulator has as many tenants in one trace,
 _most_tenants = 64
+#: so many tokens in a prompt or an answer, and so many KV blocks in a replica.
+_most_tokens, _most_blocks = 10**9, 2**26
 
 
 @dataclass
@@ -100,7 +102,7 @@ class Record:
     requests: list[Request] = field(default_factory=list)
     #: Requests that had not ended when the log ended.
     unfinished: int = 0
-    #: Requests that ended without a token, or have no prompt.
+    #: Requests that ended without a token.
     empty: int = 0
     #: The fewest and the most replicas that lived at a time, from the first arrival on, and deaths of replicas.
     fewest: int = 0
@@ -172,10 +174,6 @@ class Record:
 metrics = ("ttft", "tpot", "e2e")
 
 
-def _members(event: _fleet.Event) -> dict[str, str]:
-    return dict(word.split("=", 1) for word in str(event).split()[2:])
-
-
 class _Reader:
     """Follows the events of a log."""
 
@@ -188,12 +186,14 @@ class _Reader:
 
     def take(self, happened: Happened) -> None:
         event = happened.event
-        self.now = max(self.now, event.at)  # A moment before that of the event before counts as that one.
+        self.now = event.at
         kind = event.kind
         if kind in ("joined", "failed"):
-            self._replica(happened, _members(event))
+            self._replica(happened)
         elif event.request is not None:
             self._request(event)
+            if kind in ("arrived", "progressed"):
+                self._within(happened, max(event.prompt + event.generated, event.count), _most_tokens, "tokens")
         for a in happened.actions:
             r = None if a.request is None else self.known.get(a.request)
             if a.kind == "place" and r is not None:
@@ -204,20 +204,19 @@ class _Reader:
         self.record.unfinished = len(self.known)
         self.record.requests.sort(key=lambda r: r._place)
 
-    def _replica(self, happened: Happened, members: Mapping[str, str]) -> None:
+    def _replica(self, happened: Happened) -> None:
         event, record = happened.event, self.record
-        incarnation = int(members.get("number", 0))
-        if event.replica is None:
-            return
+        assert event.replica is not None
         if event.kind == "failed":
-            if self.lives.get(event.replica) == incarnation:
+            if self.lives.get(event.replica) == event.number:
                 del self.lives[event.replica]
                 record.deaths += 1
         # The book refuses a replica with a word.
         elif not any(a.kind == "note" and a.request is None and " " not in a.why for a in happened.actions):
-            self.lives[event.replica] = incarnation
-            record.capacities[int(members.get("capacity", 0))] += 1
-            record.pools = record.pools or members.get("has_role", "mixed") != "mixed"
+            self._within(happened, event.capacity, _most_blocks, "KV blocks")
+            self.lives[event.replica] = event.number
+            record.capacities[event.capacity] += 1
+            record.pools = record.pools or event.has_role != "mixed"
         self._count()
 
     def _count(self) -> None:
@@ -238,36 +237,38 @@ class _Reader:
         if r is None:
             return
         if event.kind == "arrived":
-            self._arrives(r, _members(event))
+            self._arrives(r, event)
         elif event.kind == "progressed":
-            r._progresses(int(_members(event).get("count", 0)), self.now)
+            r._progresses(event.count, self.now)
         elif event.kind == "first_token":
             r._progresses(r._base + 1, self.now)
         elif event.kind == "reasoning_ended" and r._reasons:
             r._reasons, r.reasoning = False, r.tokens
         elif event.kind == "cache_hit" and r.places == 1:
-            r.cached = min(int(_members(event).get("count", 0)), r.prompt)
+            r.cached = min(event.count, r.prompt)
         elif event.kind == "moved":
             r.moves += 1
         elif event.kind == "ended":
             self._ends(r)
 
-    def _arrives(self, r: Request, members: Mapping[str, str]) -> None:
-        def number(name: str) -> int:
-            return int(members.get(name, 0))
-
+    def _arrives(self, r: Request, event: _fleet.Event) -> None:
         if r.places == 0:
-            r._before = r._base = number("generated")
-            r.prompt = number("prompt") + r._before
-            r.session, r.tenant, r.predicted = number("session"), number("tenant"), number("expected")
-            r.calls_tools = bool(number("calls_tools"))
-            r._reasons = members.get("phase") == "reasoning"
+            r._before = r._base = event.generated
+            r.prompt = event.prompt + r._before
+            r.session, r.tenant, r.predicted = event.session, event.tenant, event.expected
+            r.calls_tools = event.calls_tools
+            r._reasons = event.phase == "reasoning"
         else:
-            r._progresses(number("generated"), self.now)
+            r._progresses(event.generated, self.now)
+
+    def _within(self, happened: Happened, n: int, most: int, what: str) -> None:
+        """What the book bears may be more than the simulator does."""
+        if n > most:
+            raise BadLog(self.record.path, happened.line, 1, f"at most {most} {what}, as the simulator has, not {n}")
 
     def _ends(self, r: Request) -> None:
         del self.known[r.number]
-        if not r.tokens or not r.prompt:
+        if not r.tokens:
             self.record.empty += 1
             return
         # The simulator, too, has at least one token of answer.
@@ -419,6 +420,9 @@ def compare(
     return result
 
 
+#: How engines order requests under a controller that is a policy of the simulator, by tessera.vllm's name; else fcfs.
+_own_orders = {"pascal": "pascal", "due-first": "due_first"}
+
 #: Controllers that go by what replicas say of themselves, which the simulator does not have.
 _not_simulated = ("phi-time", "stages")
 
@@ -459,10 +463,14 @@ def _remarks(e: Expectation) -> list[str]:
     profile = sim.profile(e.profile)
     if profile.get("source"):
         said.append(f"The profile {profile['name']}: {profile['source']}.")
-    order = f"engines order requests by {e.policy}, and " if placements else "engines "
+    orders = [f"by {e.policy} under {' and '.join(placements)} (--policy names another order)"] if placements else []
+    orders += [
+        f"by {_own_orders.get(name, 'fcfs')}, its own order, under {name}" for name in e.runs if name in policies
+    ]
+    order = f"order requests {' and '.join(orders)}, and " if orders else ""
     said.append(
-        f"Assumed, because the log does not say it: {order}take at most {e.max_batch} requests and {e.token_budget} "
-        "tokens in a step."
+        f"Assumed, because the log does not say it: engines {order}take at most {e.max_batch} requests (--max-batch) "
+        f"and {e.token_budget} tokens (--token-budget) in a step."
     )
     prompts = sum(q.prompt for q in r.requests)
     found = sum(q.cached for q in r.requests) / prompts

@@ -46,7 +46,7 @@ def _events(path: object, lines: Iterable[tuple[int, str]]) -> Iterator[Happened
     for number, line in lines:
         if not line or line.startswith("#"):
             continue
-        got = _fleet.parse(line)
+        got = _fleet.parse(line, 0.0 if happened is None else happened.event.at)
         if isinstance(got, tuple):
             raise BadLog(path, number, *got)
         if isinstance(got, _fleet.Event):

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, NamedTuple, Protocol
 
 
@@ -107,6 +109,51 @@ abilities: Mapping[str, tuple[str, ...]] = {
 def abilities_of(replica: object) -> list[str]:
     """The abilities that a replica has by its methods."""
     return [what for what, methods in abilities.items() if not methods or any(hasattr(replica, m) for m in methods)]
+
+
+def checked_replica(
+    controller: str, capacity: Any, role: Any, lengths: Any, prefill_budget: Any, prefill_square: Any
+) -> int:
+    """The capacity, if these arguments of `Router.add` make sense. TypeError and ValueError say which does not."""
+
+    def whole(name: str, n: Any, least: int, what: str) -> int:
+        try:
+            n = index(n)
+        except TypeError:
+            raise TypeError(f"{name} is a number of {what}, not {n!r}") from None
+        if not least <= n <= 2**40:
+            raise ValueError(f"{name} is a number of {what} from {least} to 2**40, not {n}")
+        return n
+
+    roles = ("mixed", "prefill", "decode")
+    if role not in roles:
+        raise ValueError(f"role is one of {', '.join(roles)}, not {role!r}")
+    if controller == "stages" and role == "prefill":
+        raise ValueError("cascade goes by lengths: it has no prefill pool")
+    capacity = whole("capacity", capacity, 0 if role == "prefill" else 1, "KV blocks")
+    for name, x in (("prefill_budget", prefill_budget), ("prefill_square", prefill_square)):
+        try:
+            makes_sense = 0 <= float(x) < math.inf
+        except (TypeError, ValueError):
+            raise TypeError(f"{name} is a number, not {x!r}") from None
+        if not makes_sense:
+            raise ValueError(f"{name} is a finite number from 0, not {x!r}")
+    if not prefill_budget and (role != "mixed" or controller == "phi-time"):
+        raise ValueError(
+            f"{'pools are measured' if role != 'mixed' else 'phi_time places'} by what is left of prompts: "
+            "prefill_budget must be above 0"
+        )
+    if lengths is not None:
+        try:
+            first, last = lengths
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"lengths is (first, last), in blocks; last is None for any length, not {lengths!r}"
+            ) from None
+        first = whole("the first of lengths", first, 0, "blocks")
+        if last is not None and whole("the last of lengths", last, 0, "blocks") <= first:
+            raise ValueError(f"lengths is (first, last) with last above first, or None, not {lengths!r}")
+    return capacity
 
 
 def option_of(parameter: str, value: float) -> tuple[str, float]:

@@ -21,7 +21,7 @@ from tessera import _fleet
 from tessera.fleet import _former
 from tessera.fleet.carrier import Carrier, Entry, Report
 from tessera.fleet.log import Log
-from tessera.fleet.replica import Refused, Replica, Timeouts, abilities, abilities_of
+from tessera.fleet.replica import Refused, Replica, Timeouts, abilities, abilities_of, checked_replica
 from tessera.fleet.session import Session, wake, within
 from tessera.fleet.values import Assignment, Load, PlanRequest
 
@@ -67,7 +67,7 @@ class Router(Carrier):
 
     `record`: a file for all events and actions, which `python -m tessera.fleet replay` reads. `close` writes the rest.
     `planner`: makes plans beside the service, for controllers that ask for them, as `due-first` does
-    (`tessera.fleet.planner`). If none can be made, the layout stays as it is.
+    (`tessera.fleet.planner`); ValueError for others. If none can be made, the layout stays as it is.
     """
 
     def __init__(
@@ -105,6 +105,10 @@ class Router(Carrier):
         self.block_size: int = settings.get("block_size", 16)
         #: The runtime of the controller: what there is to look at of the book.
         self.book = _fleet.Runtime(controller, **settings)
+        if planner is not None and self.book.sample() is None:
+            raise ValueError(
+                f"a planner is for a controller that asks for plans, as due-first; {controller} asks for none"
+            )
         self.prefixes: _fleet.PrefixIndex | None = None
         if self.book.reads_prefixes:
             self.prefixes = _fleet.PrefixIndex(self.block_size, settings.get("replicas", 64))
@@ -167,8 +171,9 @@ class Router(Carrier):
 
         `can`: its abilities, of `abilities`; by default those that it has methods for, and moves. An `elastic` replica
         takes roles without `become`. An action beyond its abilities is refused, and the log says so once. ValueError if
-        there is no room, or for an argument that makes no sense.
+        there is no room; ValueError or TypeError for an argument that makes no sense.
         """
+        capacity = checked_replica(self.controller, capacity, role, lengths, prefill_budget, prefill_square)
         old = self._entries.get(name)
         if old is not None:
             if life <= old.life:
@@ -177,13 +182,6 @@ class Router(Carrier):
         number = next((n for n in range(self._replicas) if n not in self._numbers), None)
         if number is None:
             raise ValueError(f"there is room for {self._replicas} replicas")
-        if self.controller == "stages" and role == "prefill":
-            raise ValueError("cascade goes by lengths: it has no prefill pool")
-        if not prefill_budget and (role != "mixed" or self.controller == "phi-time"):
-            raise ValueError(
-                f"{'pools are measured' if role != 'mixed' else 'phi_time places'} by what is left of prompts: "
-                "prefill_budget must be above 0"
-            )
         now = self.now() if now is None else now
         can = {*abilities_of(replica), *(["roles"] if elastic else [])} if can is None else {*can}
         if not can <= {*abilities}:
@@ -211,8 +209,6 @@ class Router(Carrier):
             del self._entries[name], self._numbers[number]
             why = actions[-1].why if actions else "?"
             self._do(actions[:-1])  # of alarms that were due
-            if why == "invalid":
-                raise ValueError(f"{name} makes no sense: a replica has blocks, and a budget is a number from 0")
             raise RuntimeError(f"the book has no place for {name}: {why}")
         if self.prefixes is not None:
             self.prefixes.cleared(number)
@@ -371,11 +367,11 @@ class Router(Carrier):
 
     async def run(self, period: float = 0.5) -> None:
         """Asks for reports each `period` seconds, and decides about moves and, each `epoch`, about roles, until it is
-        cancelled."""
+        cancelled or the router is closed."""
         asking: dict[Entry, asyncio.Task[None]] = {}
         step = min(period, self.epoch or period)
         asks = 0.0
-        while True:
+        while not self._closed:
             if self.now() >= asks:
                 asks = self.now() + period - step / 2  # in the step that is nearest
                 for entry in [*self._entries.values()]:
@@ -414,6 +410,8 @@ class Router(Carrier):
     async def close(self) -> None:
         """Ends all streams from replicas, and sends them nothing more."""
         self._closed = True
+        for session in [*self._sessions.values()]:
+            session.stay()  # or its export might still begin at the target
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -508,6 +506,7 @@ class Router(Carrier):
     def _choose(self, session: Session, ids: list[int], avoid: set[Entry]) -> Entry | None:
         now = self.now()
         self._admit(session)
+        self._check_layout()
         cached = None if self.prefixes is None else self.prefixes.match(ids)
         key = self.prefixes.key(session.prompt, session._request) if self._has_keys and self.prefixes is not None else 0
         never = {e.number for e in avoid if not e.gone}
@@ -537,10 +536,10 @@ class Router(Carrier):
         """Something about a request and its replica."""
         self._later(self._tell(kind, entry, request=session._request, **members))
 
-    def _progress(self, session: Session) -> None:
-        leg = session._leg
+    def _progress(self, session: Session, tokens: int | None = None) -> None:
+        leg, n = session._leg, len(session.got) if tokens is None else tokens
         if leg is not None:
-            self._later(self.book.progressed(session._request, leg.entry.number, len(session.got), self.now()))
+            self._later(self.book.progressed(session._request, leg.entry.number, n, self.now()))
 
     def _cache_hit(self, session: Session, cached: int) -> None:
         leg = session._leg
@@ -560,7 +559,9 @@ class Router(Carrier):
         if not self._closed:
             self._do(self._heard("clock"))
 
-    def _answers(self, session: Session) -> None:
+    def _answers(self, session: Session, thought: int) -> None:
+        """Its first `thought` tokens are its reasoning, and that has ended."""
+        self._progress(session, thought)
         leg = session._leg
         if leg is not None:
             self._say("reasoning_ended", session, leg.entry)

@@ -314,14 +314,14 @@ class Session:
         if piece.finish in ("error", "abort"):
             # By an engine that lives: KV that never came, a fault inside, or it has put an end to what it had.
             if arrives:
-                self._stay()
+                self.stay()
                 return []
             no_kv = leg.call.kv is not None and not leg.has_first
             why = "did not get the KV" if no_kv else f"ended it: {piece.finish}"
             return self._give_up(leg, "refused", f"{leg.entry.name} {why}")
         if arrives:
             if not self._continues(leg, piece):
-                self._stay()
+                self.stay()
                 return []
             if leg is move.target and piece.finish is None and self._catches_up(move, piece.at + len(piece.tokens)):
                 leg.has_first = True
@@ -352,10 +352,13 @@ class Session:
             # Where it was placed: what a move finds is its own KV, come from a peer.
             self._router._cache_hit(self, piece.cached)
         if new:
-            self._router._progress(self)
+            thought = 0
             if self.reasons and self._end_of_reasoning in new:
                 self.reasons = False
-                self._router._answers(self)
+                thought = new.index(self._end_of_reasoning) + 1
+                self._router._answers(self, len(self.got) - len(new) + thought)
+            if thought < len(new):
+                self._router._progress(self)
             if first and piece.finish is None:
                 self._router._has_first(self)
         if not new and piece.finish is None:
@@ -375,7 +378,7 @@ class Session:
             # The source goes on. But what kills engines is not sent to many.
             if kind == "died" and move is not None and leg is not move.export:
                 self._retries.after(kind)
-            self._stay()
+            self.stay()
             return []
         said = f"{leg.entry.name}: {error}"
         if move is not None and move.target is not None and not move.to.gone and self._agrees(move.at, move.extra):
@@ -394,8 +397,7 @@ class Session:
 
     def _give_up(self, leg: _Leg, kind: str, said: str, error: BaseException | None = None) -> list[Piece]:
         """Gives up the replica that serves it."""
-        if self._move is not None:
-            self._stay()
+        self.stay()
         leg.close()
         self._leg = None
         self._router._left(self, leg.entry)
@@ -433,7 +435,7 @@ class Session:
         ids = [*self.prompt, *self.got[: move.at], *move.extra]
         at = move.at + len(move.extra)
         if piece.kv is None or piece.finish != "length" or at >= self.max_tokens:
-            self._stay()
+            self.stay()
             return
         move.shares = piece.cached >= self._router.block_size
         call = Call(ids, at, self.max_tokens - at, self._router.name, self.params, kv=piece.kv)
@@ -493,7 +495,7 @@ class Session:
     def look(self) -> None:
         """Time has passed. A session with a slow client has much to read before it would see that a move is overdue."""
         if self._move is not None and self._router.now() >= self._move.until:
-            self._stay()
+            self.stay()
 
     def replica_gone(self, entry: Entry) -> None:
         """A replica is gone."""
@@ -502,12 +504,13 @@ class Session:
             if leg is not None and leg.entry is entry and not leg.closed:
                 self._said.put(leg, Died("it is gone"))
         if move is not None and move.target is None and move.to is entry:
-            self._stay()
+            self.stay()
 
-    def _stay(self) -> None:
-        """Its move comes to nothing. The source has never stopped."""
+    def stay(self) -> None:
+        """Its move, if there is one, comes to nothing. The source has never stopped."""
         move = self._move
-        assert move is not None
+        if move is None:
+            return
         move.close()
         self._move = None
         self.moves_failed += 1
@@ -518,8 +521,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        if self._move is not None:
-            self._stay()
+        self.stay()
         if self._leg is not None:
             self._leg.close()
             self._leg = None
