@@ -12,6 +12,7 @@
 #include <tessera/compose/cascade.hpp>
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/hrrn.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/parts.hpp>
 #include <tessera/compose/pascal.hpp>
@@ -125,6 +126,7 @@
 #include <tessera/order/concepts.hpp>
 #include <tessera/order/crowd_clock.hpp>
 #include <tessera/order/earliest_due.hpp>
+#include <tessera/order/expected_output.hpp>
 #include <tessera/order/fcfs.hpp>
 #include <tessera/order/least_attained_service.hpp>
 #include <tessera/order/least_slack.hpp>
@@ -134,6 +136,7 @@
 #include <tessera/order/ranked.hpp>
 #include <tessera/order/reader_levels.hpp>
 #include <tessera/order/recent_mean.hpp>
+#include <tessera/order/response_ratio.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>

@@ -9,6 +9,7 @@
 #include <tessera/order/least_slack.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
+#include <tessera/order/response_ratio.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/shortest_rest.hpp>
 #include <tessera/order/two_phase.hpp>
@@ -112,11 +113,18 @@ struct promised_by_prompt {
   }
 };
 using by_slack = order::least_slack<promised_by_prompt>;
+using response_ratio = order::response_ratio<expects_the_prompt>;
+struct by_ratio : response_ratio {
+  by_ratio() {
+    pace = duration{0.5};
+    step = 2;
+  }
+};
 
 /// One type of request for every order, with a hook that is not its first base.
 template <class Clock>
 using hook = basic_request_hook<Clock, order::round_robin, order::two_phase, order::ranked<>,
-                                order::paced<reads_the_prompt>, by_due, by_rest, by_service, by_slack>;
+                                order::paced<reads_the_prompt>, by_due, by_rest, by_service, by_slack, response_ratio>;
 struct request : engine_part, hook<seconds_clock> {
   std::size_t id = 0;
   float score = 0;
@@ -157,7 +165,7 @@ struct model {
       (model<order::paced<reads_the_prompt>, tick_request>), (model<order::fcfs, tick_request>),                       \
       (model<order::two_phase, tick_request>), (model<order::ranked<>, tick_request>), model<by_rest>,                 \
       model<by_service>, (model<by_service, tick_request>), model<by_slack>, (model<by_slack, tick_request>),          \
-      model<by_due_held>, (model<by_due_held, tick_request>)
+      model<by_due_held>, (model<by_due_held, tick_request>), model<by_ratio>, (model<by_ratio, tick_request>)
 
 /// The same requests and the same operations, done the slow way.
 template <class Model>

@@ -5,6 +5,7 @@
 
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/hrrn.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -26,8 +27,8 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request
-    : request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>> {
+struct request : request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>,
+                                  order::earliest_due<>, order::response_ratio<>> {
   token_pacer pacer{{.tpot = 50_ms}};
   tokens expected_output{};
   float score = 0;
@@ -128,10 +129,11 @@ const std::vector<stream> streams{{300_tok, 200_tok}, {300_tok, 0_tok}, {300_tok
 
 }  // namespace
 
-TEST_CASE("starvation: under fcfs and pars one that has begun has a token in every step") {
+TEST_CASE("starvation: under fcfs, pars and hrrn one that has begun has a token in every step") {
   for (const stream& s : streams) {
     CHECK(overload<fcfs<request>>(s, 4000_tok, 3900_tok, 5 * minutes).gap < 1.5 * step_s);
     CHECK(overload<pars<request>>(s, 4000_tok, 3900_tok, 5 * minutes, {.threshold = 30.0_s}).gap < 1.5 * step_s);
+    CHECK(overload<hrrn<request>>(s, 4000_tok, 3900_tok, 5 * minutes).gap < 1.5 * step_s);
   }
 }
 

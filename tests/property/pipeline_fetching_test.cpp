@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // An engine asks a store about each request that starts, abandons the plan and plans again with what the store has. Now
-// and then that KV does not come. The KV of a token is what all tokens up to it come to, written where the tables say.
-// So no request reads KV that never came, or shares it, and each ends with its own output.
+// and then that KV does not come. The KV of a token is what all tokens up to it come to. It is written where the tables
+// say, and copied to the host and back. So no request reads KV that never came, or shares it, and each ends with its
+// own output.
 
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
 #include <tessera/order/ranked.hpp>
 #include <tessera/preempt/recompute.hpp>
+#include <tessera/preempt/swap.hpp>
 
 #include "support/catch.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -52,12 +56,14 @@ struct counts {
   std::size_t spoilt = 0;
   std::size_t shared = 0;
   std::size_t preempted = 0;
+  std::size_t swapped = 0;
+  std::size_t on_host = 0;  ///< Outcomes `spoilt` of requests that were swapped out since,
+  std::size_t back = 0;     ///< and of those that had come back.
 };
 
-template <class Order, class Store>
+template <class Order, class Store, class Preempt = preempt::recompute>
 class asking_engine {
-  using scheduler_type =
-      iteration_scheduler<text_request, Order, preempt::recompute, admit::watermark, Store, kv::row_tables>;
+  using scheduler_type = iteration_scheduler<text_request, Order, Preempt, admit::watermark, Store, kv::row_tables>;
   using plan_type = typename scheduler_type::plan_type;
 
  public:
@@ -66,10 +72,15 @@ class asking_engine {
         limits_{.blocks = 12 + below(40),
                 .block_size = tokens{block},
                 .residents = 1 + below(8),
+                .host_blocks = std::same_as<Preempt, preempt::swap> ? below(40) : 0,
                 .plans_in_flight = in_flight},
         storage_{storage_for<scheduler_type>(limits_)},
         scheduler_{storage_, {.admit = {.fraction = 0}}},
         device_(limits_.blocks * block, 0),
+        host_(limits_.host_blocks * block, 0),
+        tells_all_{below(2) == 0},
+        patience_{2 + below(8)},
+        unchunked_{below(6)},
         all_(30),
         counts_{c} {}
 
@@ -78,7 +89,12 @@ class asking_engine {
       REQUIRE(steps != 20'000);
       if (come_ != all_.size() && below(2) == 0) submit(all_[come_++]);
       if (come_ != 0 && below(60) == 0) static_cast<void>(scheduler_.cancel(all_[below(come_)]));
-      if (plans_.size() == limits_.plans_in_flight || (!plans_.empty() && below(3) == 0)) commit();
+      if (come_ != 0 && below(60) == 0) static_cast<void>(scheduler_.preempt(all_[below(come_)]));
+      if (come_ != 0 && below(20) == 0) static_cast<void>(scheduler_.suspend(all_[below(come_)]));
+      for (text_request& r : all_) {
+        if (r.state().life == lifecycle::suspended && below(3) == 0) static_cast<void>(scheduler_.resume(r));
+      }
+      if (plans_.size() == limits_.plans_in_flight || (!plans_.empty() && below(patience_) == 0)) commit();
       plan();
       if (limits_.plans_in_flight == 1) commit();
     }
@@ -105,6 +121,7 @@ class asking_engine {
         tokens{1 + static_cast<std::int64_t>(below(static_cast<std::uint64_t>(longest - length + 1) % 20 + 1))};
     r.max_output = std::min(r.max_output, tokens{longest - length + 1});
     r.score = static_cast<float>(below(10));
+    r.priority = static_cast<int>(below(3));
     std::uint64_t chain = 1;
     const std::uint64_t way = below(3);  // prompts have beginnings in common
     for (std::int64_t i = 0; i != length + r.max_output.count(); ++i) {
@@ -115,6 +132,9 @@ class asking_engine {
     REQUIRE(scheduler_.submit(r, now_) == status::accepted);
   }
 
+  [[nodiscard]] std::uint64_t* content(std::vector<std::uint64_t>& memory, kv::block_id id) {
+    return &memory.at(id * static_cast<std::size_t>(block));
+  }
   std::uint64_t& slot(std::span<const kv::block_id> row, std::int64_t position) {
     return device_.at(row[static_cast<std::size_t>(position / block)] * static_cast<std::size_t>(block) +
                       static_cast<std::size_t>(position % block));
@@ -124,7 +144,7 @@ class asking_engine {
   void plan() {
     const step_limits l{.max_batch = 1 + below(8),
                         .token_budget = tokens{1 + static_cast<std::int64_t>(below(40))},
-                        .max_chunk = tokens{static_cast<std::int64_t>(below(3) == 0 ? 1 + below(9) : 0)}};
+                        .max_chunk = tokens{static_cast<std::int64_t>(below(6) >= unchunked_ ? 1 + below(9) : 0)}};
     std::map<text_request*, tokens> said;   // what it begins with, by the store's answer,
     std::map<text_request*, tokens> asked;  // and with what it was asked
     plan_type p = scheduler_.plan(now_, l);
@@ -132,7 +152,8 @@ class asking_engine {
       news = false;
       std::map<text_request*, tokens> starts;
       for (std::size_t i = 0; i != p.size(); ++i) {
-        if (p[i].origin != entry_origin::going_on) starts[p[i].request] = p[i].first;
+        const bool swapped = p[i].request->state().host_head != no_index;  // the store is not asked about it
+        if (p[i].origin != entry_origin::going_on && !swapped) starts[p[i].request] = p[i].first;
       }
       for (const auto& [r, first] : starts) {
         const auto before = said.find(r);
@@ -177,45 +198,61 @@ class asking_engine {
   /// What the device does.
   void run(const plan_type& p) {
     flight f{p, {}};
-    std::map<const text_request*, bool> fails;
-    for (const auto& t : p.fetch) {
-      const bool comes = below(4) != 0;
-      fails[t.request] = !comes;
-      const std::int64_t begin = static_cast<std::int64_t>(t.first) * block;
-      tokens end{};
-      for (std::size_t i = 0; i != p.size(); ++i) {
-        if (p[i].request == t.request) end = p[i].first;
+    for (const auto& t : p.swap_out) {
+      for (std::size_t i = 0; i != t.host.size(); ++i) {
+        std::copy_n(content(device_, t.device[i]), block, content(host_, t.host[i]));
       }
-      REQUIRE(end > tokens{begin});
-      CHECK(t.device.size() == static_cast<std::size_t>((end.count() - begin + block - 1) / block));
-      for (std::int64_t i = begin; i != end.count(); ++i) {
-        const bool lost = !comes && i >= begin + (end.count() - begin) / 2;
-        slot(t.device, i - begin) = lost ? garbage : t.request->kv[static_cast<std::size_t>(i)];
-      }
-      ++counts_.fetched;
+      ++counts_.swapped;
     }
-    for (std::size_t i = 0; i != p.size(); ++i) {
-      text_request& r = *p[i].request;
-      if (fails[&r]) {
-        r.spoilt = true;
-        r.trusts = false;
+    for (const auto& d : p.demoted) std::copy_n(content(device_, d.device), block, content(host_, d.host));
+    for (const auto& t : p.swap_in) {
+      for (std::size_t i = 0; i != t.host.size(); ++i) {
+        std::copy_n(content(host_, t.host[i]), block, content(device_, t.device[i]));
       }
-      const auto row = scheduler_.tables().row(p[i].row);
-      for (tokens t = p[i].first; t != p[i].first + p[i].count; t += 1_tok) {
-        slot(row, t.count()) = r.spoilt ? garbage : r.kv[static_cast<std::size_t>(t.count())];
-      }
-      f.spoilt.push_back(r.spoilt);
-      counts_.shared += p[i].origin != entry_origin::going_on && hits_of(p, r) != 0;
     }
+    for (const auto& t : p.fetch) fetch(p, t);
     for (std::size_t i = 0; i != p.size(); ++i) {
-      const text_request& r = *p[i].request;
-      const auto row = scheduler_.tables().row(p[i].row);
-      if (f.spoilt[i]) continue;
-      for (std::int64_t t = 0; t != (p[i].first + p[i].count).count(); ++t) {
-        REQUIRE(slot(row, t) == r.kv[static_cast<std::size_t>(t)]);
+      const auto& e = p[i];
+      text_request& r = *e.request;
+      const auto row = scheduler_.tables().row(e.row);
+      const bool is_right = first_wrong(r, row, 0, e.first.count()) == e.first.count();
+      if (!is_right) REQUIRE(r.spoilt);  // else a plan reads what the scheduler was told of
+      for (tokens t = e.first; t != e.first + e.count; t += 1_tok) {
+        slot(row, t.count()) = is_right ? r.kv[static_cast<std::size_t>(t.count())] : garbage;
       }
+      // Some engines tell it of all plans with the request, others only of those that read wrong KV.
+      f.spoilt.push_back(tells_all_ ? r.spoilt : !is_right);
+      counts_.shared += e.origin != entry_origin::going_on && hits_of(p, r) != 0;
     }
     plans_.push_back(std::move(f));
+  }
+  void fetch(const plan_type& p, const kv_fetch<text_request>& t) {
+    const bool comes = below(4) != 0;
+    const std::int64_t begin = static_cast<std::int64_t>(t.first) * block;
+    tokens end{};
+    for (std::size_t i = 0; i != p.size(); ++i) {
+      if (p[i].request == t.request) end = p[i].first;
+    }
+    REQUIRE(end > tokens{begin});
+    CHECK(t.device.size() == static_cast<std::size_t>((end.count() - begin + block - 1) / block));
+    for (std::int64_t i = begin; i != end.count(); ++i) {
+      const bool lost = !comes && i >= begin + (end.count() - begin) / 2;
+      slot(t.device, i - begin) = lost ? garbage : t.request->kv[static_cast<std::size_t>(i)];
+    }
+    if (!comes) {
+      t.request->spoilt = true;
+      t.request->trusts = false;
+    }
+    ++counts_.fetched;
+  }
+  /// The first of the tokens [from, to) with KV in these blocks that is not its own; `to` if there is none. The blocks
+  /// begin with that of `from`.
+  [[nodiscard]] std::int64_t first_wrong(const text_request& r, std::span<const kv::block_id> row, std::int64_t from,
+                                         std::int64_t to) {
+    for (std::int64_t t = from; t < to; ++t) {
+      if (slot(row, t - from) != r.kv[static_cast<std::size_t>(t)]) return t;
+    }
+    return to;
   }
 
   void commit() {
@@ -229,6 +266,8 @@ class asking_engine {
       if (f.spoilt[i]) {
         lost.push_back(&r);
         ++counts_.spoilt;
+        counts_.on_host += r.state().host_head != no_index;
+        counts_.back += r.state().row != no_index && r.state().row != f.plan[i].row && is_wrong(r);
         continue;
       }
       if (!f.plan[i].samples || r.ended != 0) continue;
@@ -237,15 +276,28 @@ class asking_engine {
       r.ended += outcomes[i].finished;
     }
     REQUIRE(scheduler_.commit(f.plan, outcomes, now_ += 1_ms) == status::ok);
-    for (text_request* r : lost) {
-      // Plans that were made with it before this are spoilt as well, later ones are not.
-      const bool is_told = !r->spoilt;
-      r->spoilt = false;
-      if (is_told || !is_live(r->state().life) || r->state().ends_as != lifecycle::idle) continue;
-      CHECK(r->state().life == lifecycle::waiting);
-      CHECK(r->state().computed == tokens{});
-      CHECK(r->state().row == no_index);
+    for (text_request* r : lost) r->spoilt = false;
+    for (const text_request& r : all_) {
+      if (!r.spoilt && is_live(r.state().life) && r.state().ends_as == lifecycle::idle) REQUIRE(!is_wrong(r));
     }
+  }
+  /// Whether some of the KV that the scheduler takes for the request's is not, on the device or the host.
+  [[nodiscard]] bool is_wrong(const text_request& r) {
+    const std::int64_t computed = r.state().computed.count();
+    if (r.state().row != no_index) {
+      return first_wrong(r, scheduler_.tables().row(r.state().row), 0, computed) != computed;
+    }
+    const std::int64_t written = (computed + block - 1) / block;
+    std::int64_t i = written - static_cast<std::int64_t>(scheduler_.host().size(r.state().host_head));
+    if (r.state().host_head == no_index) return false;
+    bool wrong = false;
+    scheduler_.host().for_each(r.state().host_head, [&](kv::block_id id) {
+      for (std::int64_t t = i * block; t < std::min((i + 1) * block, computed); ++t) {
+        wrong = wrong || content(host_, id)[t % block] != r.kv[static_cast<std::size_t>(t)];
+      }
+      ++i;
+    });
+    return wrong;
   }
 
   std::mt19937_64 random_;
@@ -253,6 +305,10 @@ class asking_engine {
   owned_storage<scheduler_limits> storage_;
   scheduler_type scheduler_;
   std::vector<std::uint64_t> device_;
+  std::vector<std::uint64_t> host_;
+  bool tells_all_;
+  std::uint64_t patience_;   ///< It commits one time in so many, while more plans may be in flight.
+  std::uint64_t unchunked_;  ///< The number of plans without `max_chunk`, out of six.
   std::vector<text_request> all_;
   std::deque<flight> plans_;
   std::size_t come_ = 0;
@@ -263,19 +319,26 @@ class asking_engine {
 }  // namespace
 
 TEST_CASE("KV that is fetched within a step, or does not come, changes no output", "[pipeline]") {
-  for (std::size_t in_flight = 1; in_flight != 4; ++in_flight) {
+  for (std::size_t in_flight = 1; in_flight != 5; ++in_flight) {
     counts c;
-    for (std::uint64_t seed = 0; seed != 60; ++seed) {
+    for (std::uint64_t seed = 0; seed != 400; ++seed) {
       CAPTURE(seed, in_flight);
       asking_engine<order::fcfs, kv::prefix_cache>{seed, in_flight, c}.run();
       asking_engine<order::ranked<>, kv::prefix_cache>{seed, in_flight, c}.run();
       asking_engine<order::ranked<>, kv::block_pool>{seed, in_flight, c}.run();
+      asking_engine<order::ranked<>, kv::block_pool, preempt::swap>{seed, in_flight, c}.run();
+      asking_engine<order::ranked<>, kv::prefix_cache, preempt::swap>{seed, in_flight, c}.run();
+      asking_engine<order::fcfs, kv::two_level_cache<>, preempt::swap>{seed, in_flight, c}.run();
     }
+    CAPTURE(c.on_host, c.back);
     // Else it proves less than it says.
     CHECK(c.fetched > 500);
     CHECK(c.again > 500);
     CHECK(c.spoilt > 100);
     CHECK(c.shared > 100);
     CHECK(c.preempted > 100);
+    CHECK(c.swapped > 100);
+    CHECK((in_flight < 2 || c.on_host > 0));
+    CHECK((in_flight < 3 || c.back > 0));
   }
 }

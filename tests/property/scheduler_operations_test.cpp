@@ -127,6 +127,10 @@ TEST_CASE("any sequence of operations: two_phase") { both_stores<order::two_phas
 TEST_CASE("any sequence of operations: ranked") { both_stores<order::ranked<>>(); }
 TEST_CASE("any sequence of operations: paced") { both_stores<paced_order>(); }
 TEST_CASE("any sequence of operations: earliest_due") { both_stores<due_order>(); }
+TEST_CASE("any sequence of operations: response_ratio") {
+  CHECK(many_runs<ratio_order, kv::block_pool>().preempted > 500);
+  in_flight<ratio_order, kv::block_pool, gate::in_line>();
+}
 TEST_CASE("any sequence of operations, plans in flight: fcfs") { all_in_flight<order::fcfs>(); }
 TEST_CASE("any sequence of operations, plans in flight: round_robin") { all_in_flight<order::round_robin>(); }
 TEST_CASE("any sequence of operations, plans in flight: two_phase") { all_in_flight<order::two_phase>(); }

@@ -14,6 +14,7 @@
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
+#include <tessera/order/response_ratio.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
@@ -43,8 +44,9 @@ struct slow_reader;
 struct expects_the_most;
 using paced_order = order::paced<slow_reader>;
 using due_order = order::earliest_due<expects_the_most, slow_reader>;
-using text_hook =
-    request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>, order::earliest_due<>>;
+using ratio_order = order::response_ratio<expects_the_most>;
+using text_hook = request_hook_for<order::round_robin, order::two_phase, order::ranked<>, order::paced<>,
+                                   order::earliest_due<>, order::response_ratio<>>;
 struct text_request : text_hook {
   float score = 0;
   std::uint32_t adapter = 0;

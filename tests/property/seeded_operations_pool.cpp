@@ -16,6 +16,7 @@ template operations_done run_operations<paced_order, kv::block_pool, gate::in_li
 template operations_done run_operations<paced_order, kv::block_pool, gate::backfill>(const seeded_run&);
 template operations_done run_operations<due_order, kv::block_pool, gate::in_line>(const seeded_run&);
 template operations_done run_operations<due_order, kv::block_pool, gate::backfill>(const seeded_run&);
+template operations_done run_operations<ratio_order, kv::block_pool, gate::in_line>(const seeded_run&);
 template operations_done run_operations<order::fcfs, kv::block_pool, all_gates>(const seeded_run&);
 template operations_done run_operations<order::ranked<>, kv::block_pool, all_gates>(const seeded_run&);
 template operations_done run_operations<due_order, kv::block_pool, all_gates>(const seeded_run&);

@@ -5,6 +5,7 @@
 #include <tessera/admit/future_peak.hpp>
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/hrrn.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -42,7 +43,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::r
   [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return {}; }
 };
 
-struct read_request : request_hook_for<order::paced<>, order::earliest_due<>> {
+struct read_request : request_hook_for<order::paced<>, order::earliest_due<>, order::response_ratio<>> {
   token_pacer pacer{};
   tokens expected_output{};
   order::program_service* program = nullptr;
@@ -95,6 +96,7 @@ template class tessera::pars<hashed_request, order::score_member, kv::prefix_cac
 template class tessera::pascal<request>;
 template class tessera::pascal<hashed_request, kv::prefix_cache>;
 template class tessera::pascal_paced<read_request>;
+template class tessera::hrrn<read_request>;
 template class tessera::due_first<read_request>;
 template class tessera::due_first<read_request, rank::program_length<order::expected_output_member>>;
 template class tessera::logged<fcfs<request>>;

@@ -4,6 +4,7 @@
 
 #include <tessera/compose/due_first.hpp>
 #include <tessera/compose/fcfs.hpp>
+#include <tessera/compose/hrrn.hpp>
 #include <tessera/compose/pars.hpp>
 #include <tessera/compose/pascal.hpp>
 #include <tessera/compose/pascal_paced.hpp>
@@ -22,8 +23,9 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 
-struct request : tessera_test::prompt_request<request_hook_for<order::round_robin, order::two_phase, order::ranked<>,
-                                                               order::paced<>, order::earliest_due<>>> {
+struct request
+    : tessera_test::prompt_request<request_hook_for<order::round_robin, order::two_phase, order::ranked<>,
+                                                    order::paced<>, order::earliest_due<>, order::response_ratio<>>> {
   std::uint32_t tenant = 0;
   float score = 0;
   token_pacer pacer{};
@@ -40,7 +42,8 @@ using shared = Composition<request, Parameters..., kv::block_pool, kv::csr_table
 
 TEMPLATE_TEST_CASE("compositions: parameters of the gate and of the drafts", "", shared<fcfs>,
                    (shared<pars, order::score_member>), shared<pascal>, (shared<pascal_paced, order::pacer_member>),
-                   shared<round_robin>, (shared<due_first, order::expected_output_member, order::pacer_member>)) {
+                   shared<round_robin>, (shared<hrrn, order::expected_output_member>),
+                   (shared<due_first, order::expected_output_member, order::pacer_member>)) {
   typename TestType::config config;
   config.gate.weights = {1, 3};
   config.draft.waiting = 0;  // never any
@@ -69,6 +72,7 @@ TEMPLATE_TEST_CASE("compositions: parameters of the gate and of the drafts", "",
 
 TEMPLATE_TEST_CASE("compositions: the scheduler's switches", "", shared<fcfs>, (shared<pars, order::score_member>),
                    shared<pascal>, (shared<pascal_paced, order::pacer_member>), shared<round_robin>,
+                   (shared<hrrn, order::expected_output_member>),
                    (shared<due_first, order::expected_output_member, order::pacer_member>)) {
   const auto first_chunk = [](const typename TestType::config& config) {
     tessera_test::step_engine<TestType> e{

@@ -6,6 +6,7 @@
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/order/ranked.hpp>
+#include <tessera/order/response_ratio.hpp>
 #include <tessera/order/round_robin.hpp>
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -24,8 +25,8 @@ struct job {
   std::int64_t prompt = 1;
 };
 
-struct timed_request
-    : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase, tessera::order::ranked<>> {
+struct timed_request : tessera::request_hook_for<tessera::order::round_robin, tessera::order::two_phase,
+                                                 tessera::order::ranked<>, tessera::order::response_ratio<>> {
   std::vector<int> tokens_at;  ///< A token of the step [t, t + 1) appears at t + 1.
 };
 

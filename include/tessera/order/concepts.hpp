@@ -119,7 +119,7 @@ template <class D, class R>
 /// Complexity: O(1) each. Allocates: never.
 /// Models: `order::fcfs`, `order::round_robin`, `order::two_phase`, `order::paced`, `order::ranked`,
 /// `order::earliest_due`, `order::shortest_rest`, `order::least_attained_service`, `order::least_slack`,
-/// `order::longest_prefix`. Your own: derive from `order::fcfs` and hide `before`.
+/// `order::longest_prefix`, `order::response_ratio`. Your own: derive from `order::fcfs` and hide `before`.
 template <class D, class R>
 concept queue_discipline =
     schedulable<R> && std::copyable<D> && detail::discipline_enters<D, R> && detail::discipline_charges<D, R> &&

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/order/crowd_clock.hpp>
+#include <tessera/order/expected_output.hpp>
 #include <tessera/order/reader_levels.hpp>
 #include <tessera/order/recent_mean.hpp>
 
@@ -14,28 +15,6 @@
 
 TESSERA_NAMESPACE_BEGIN
 namespace order {
-
-/// The expected output length that the engine wrote into the request's member `expected_output`.
-struct expected_output_member {
-  /// Reads `r.expected_output`.
-  template <schedulable R>
-    requires requires(const R& r) {
-      { r.expected_output } -> std::convertible_to<tokens>;
-    }
-  [[nodiscard]] tokens operator()(const R& r) const noexcept {
-    return r.expected_output;
-  }
-};
-
-/// Predicts the total output of a request: reasoning and tokens generated so far included. Requires: (1) copyable; (2)
-/// `f(r) noexcept -> tokens`.
-/// Not checked: it does not depend on the time. 0 or less: unknown. Complexity: called when a
-/// request joins, and once per slice while it reasons. Models: `order::expected_output_member`,
-/// `rank::expected_length`, `rank::program_length`.
-template <class F, class R>
-concept output_predictor = std::copyable<F> && schedulable<R> && requires(const F& f, const R& r) {
-  { f(r) } noexcept -> std::same_as<tokens>;
-};
 
 /// A predictor that also knows the length bias E[X^2] / E[X]^2 among requests with the same expected output. This is
 /// the mean output that a token belongs to, over the mean output; heavier tails have more. Models:

@@ -279,11 +279,10 @@ class iteration_scheduler {
 
   /// The same for KV that the engine fetches before it runs the plan that starts the request. That plan lists its
   /// blocks in `fetch`. If the KV does not come, the outcome is `spoilt`. Replaces what was announced; 0: nothing
-  /// comes. Returns as `loading`; `invalid` unless 0 <= n < length, and with host blocks and several plans in flight.
+  /// comes. Returns as `loading`; `invalid` unless 0 <= n < length, or if its KV is in the host tier.
   [[nodiscard]] status fetching(Request& r, tokens n) noexcept
     requires(ledger::travels)
   {
-    if (limits_.host_blocks != 0 && limits_.plans_in_flight > 1) return status::invalid;  // one may swap out what fails
     if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
     roster_.deadlines.drop(deadline_of::loading, r);
     roster_.expect_kv(r, n, false);

@@ -158,8 +158,8 @@ struct outcome {
                                   ///< in the middle of the prompt, so check `samples` first.
   bool failed = false;            ///< The request cannot continue.
   bool spoilt = false;  ///< KV of `fetch` did not come, here or in an earlier plan in flight: nothing that was
-                        ///< computed counts. The request loses its KV and waits at its place, as after
-                        ///< `preempt`; it is neither suspended nor parked then. Not with `finished`.
+                        ///< computed counts. The request loses its KV, also a copy on the host. If it has blocks, it
+                        ///< waits at its place, as after `preempt`, neither suspended nor parked. Not with `finished`.
 };
 
 TESSERA_NAMESPACE_END

@@ -208,12 +208,13 @@ struct roster {
     state_of(r).parked = false;
   }
 
-  /// The KV of the first `n` tokens of a waiting request is in transfer (`later`), or comes when it starts. 0: none.
+  /// The KV of the first `n` tokens of a waiting request is in transfer (`later`), or comes when it starts. 0: none
+  /// comes, and `later` is false.
   void expect_kv(Request& r, tokens n, bool later) noexcept {
     state& s = state_of(r);
     s.computed = n;
     s.swapped = n != tokens{};
-    s.loads = s.swapped && later;
+    s.loads = later;
     if (refused.sequence == s.sequence) refused.forget();
   }
   /// The KV of a suspended request has arrived. Only the KV of its first `n` tokens (or its shared prefix) is resident.

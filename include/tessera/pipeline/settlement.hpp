@@ -196,18 +196,38 @@ struct settlement {
     if (spoilt) [[unlikely]]
       take_spoilt(s, outcomes);
   }
-  /// Takes the KV of requests that was computed from KV that did not come.
+  /// Takes the KV of requests that was computed from KV that did not come, on the device or the host.
   void take_spoilt(const step<R>& s, std::span<const outcome> outcomes) const noexcept {
     for (std::size_t i = 0; i != outcomes.size(); ++i) {
       const scheduled<R>& e = i < s.decode.size() ? s.decode[i] : s.prefill[i - s.decode.size()];
       R& r = *e.request;
-      // It has ended, or has lost its blocks since, and perhaps others by now.
-      if (!outcomes[i].spoilt || r.state().ends_as != lifecycle::idle || r.state().row != e.row) continue;
-      if (r.state().parked) roster.ready(r);
-      if (r.state().life == lifecycle::suspended) roster.resume(r);
-      step<R>* const last = plans.last_with(r);
-      roster.preempt(r, last != nullptr ? &last->moves : nullptr);
+      if (!outcomes[i].spoilt || r.state().ends_as != lifecycle::idle) continue;
+      if (r.state().life == lifecycle::waiting) {
+        drop_host_copy(r);
+      } else if (r.state().row == e.row || (swapped_in_flight(r) && !r.state().loads)) {
+        if (r.state().parked) roster.ready(r);
+        if (r.state().life == lifecycle::suspended) roster.resume(r);
+        step<R>* const last = plans.last_with(r);
+        roster.preempt(r, last != nullptr ? &last->moves : nullptr);
+      }  // else it has lost those blocks since, and perhaps has others by now
     }
+  }
+  /// A waiting request loses its copy on the host, if it has one, and restarts.
+  void drop_host_copy(R& r) const noexcept {
+    auto& s = request_access::state(r);
+    if (s.host_head == no_index) return;
+    roster.kv.forget_host_copy(r);
+    roster.expect_kv(r, tokens{}, false);
+    s.cached_blocks = 0;
+    s.restarted = true;
+  }
+  /// Whether a plan in flight swaps the request out: KV of earlier plans may have come back with it.
+  [[nodiscard]] bool swapped_in_flight(const R& r) const noexcept {
+    bool found = false;
+    plans.for_each([&](const step<R>& p) noexcept {
+      for (const kv_transfer<R>& t : p.moves.swap_out) found = found || t.request == &r;
+    });
+    return found;
   }
   template <bool Advanced>
   void settle_entry(const scheduled<R>& e, const outcome& o, std::uint32_t at, time_point now,

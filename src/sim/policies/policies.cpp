@@ -17,6 +17,7 @@ std::vector<policy> published_policies() {
       pars(),
       trail("trail",
             "TRAIL: shortest expected rest first, expected anew as outputs grow, from this workload's lengths"),
+      hrrn(),
       slack("slack", "least slack to the promised deadlines first, or to a TTFT of 1 s and a TPOT of 0.1 s"),
       slack_refusing(),
       attained("autellix", "Autellix: calls of the program, or session, that has been given least go first, in levels"),

@@ -32,6 +32,7 @@ policy pars();
 policy pars_unboosted(std::string name, std::string summary);
 policy sjf();
 
+policy hrrn();
 policy trail(std::string name, std::string summary);
 policy slack(std::string name, std::string summary);
 policy slack_refusing();

@@ -33,6 +33,8 @@ template <class Promise>
 struct least_slack;
 template <class Cached>
 struct longest_prefix;
+template <class Expected>
+struct response_ratio;
 }  // namespace order
 
 namespace sim {
@@ -228,6 +230,21 @@ struct order_words<order::least_slack<Promise>> {
   }
   /// What is predicted of it; may be empty.
   [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& /*r*/) { return {}; }
+};
+
+/// The words of `order::response_ratio`.
+template <class Expected>
+struct order_words<order::response_ratio<Expected>> {
+  /// The order.
+  using order_type = order::response_ratio<Expected>;
+  /// Why it stands where it does.
+  [[nodiscard]] static std::string place(const order_type& /*o*/, const request& r) {
+    return fmt::format("response ratio of {:.2f} or more", order_state<order_type>(r).level);
+  }
+  /// What is predicted of it; may be empty.
+  [[nodiscard]] static std::string prediction(const order_type& /*o*/, const request& r) {
+    return fmt::format("a service of {:.3f} s is expected", order_state<order_type>(r).service);
+  }
 };
 
 /// The words of `order::longest_prefix`.
