@@ -7,6 +7,7 @@
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/plots.hpp>
+#include <tessera/sim/report/remarks.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
@@ -92,7 +93,7 @@ inline std::string show_remarks(experiment& e, const arguments& a, bool complete
   if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
   if (a.seeds > 1) remarks += e.source.describe_seeds(e.points.front().setting);
-  remarks += name_unplanned(e.policies, a.setting.pools, !e.slo.empty());
+  remarks += sim::name_unplanned(e.policies, a.setting.pools, !e.slo.empty());
   return remarks + e.of_load + e.source.unused() + e.source.fewer();
 }
 
