@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import pickle
 import re
 import shlex
@@ -54,11 +55,12 @@ def test_a_report_has_a_table_and_what_follows_of_it() -> None:
 
 
 @pytest.fixture
-def app() -> Any:
+def app(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The options of examples/ray, without Ray."""
+    monkeypatch.setattr(sys, "path", [*sys.path])  # It adds its folder, also for its processes.
     folder = Path(__file__).parents[2] / "examples" / "ray"
     absent = ["ray", "ray.serve", "ray.serve.config", "ray.serve.handle", "openai_api", "replica"]
-    with mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in absent}):
+    with mock.patch.dict(os.environ), mock.patch.dict(sys.modules, {name: mock.MagicMock() for name in absent}):
         spec = importlib.util.spec_from_file_location("tessera_ray_app", folder / "app.py")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -24,7 +24,6 @@ _of_run: dict[str, tuple[type, str]] = {
     "instances": (int, "engine instances (8)"),
     "profile": (str, "the model on its device: a built-in name, or a .json file"),
     "slo": (str, "objectives in seconds, as ttft_p99=2,tpot_p99=0.05"),
-    "placement": (str, "where new requests go, for policies that leave it open"),
     "routers": (int, "routers that know only what they sent and what instances report"),
     "kv_blocks": (int, "KV blocks per instance (by default what the profile's memory holds)"),
     "block_size": (int, "tokens per KV block (16)"),
