@@ -114,6 +114,14 @@ def test_what_is_to_be_run_is_known(policy: str, instances: int, app: ModuleType
         assert o.moves == (policy not in ("fcfs", "sarathi", "rr", "pars"))
 
 
+@pytest.mark.parametrize("policy", [p.name for p in sim.policies() if p.name not in deployable])
+def test_what_runs_nowhere_else_is_not_deployed(policy: str) -> None:
+    text = sim.report(replays([policy, "fcfs"], instances=3))
+    assert f"To deploy: {policy}" not in text
+    better = re.findall(r"Better in that: (\S+) \(.*\), (.*)\.", text)
+    assert better in ([], [(policy, "an oracle" if policy in ("sjf", "kvflow") else "which runs in C++ only")])
+
+
 def test_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "trace.csv"
     rows = "".join(f"{0.1 * i},{10 + i},{20 + i % 7},x\n" for i in range(60))

@@ -118,8 +118,11 @@ TEST_CASE("the commands have what a policy needs", "[sim]") {
     CHECK(has(pars, "To deploy: pars:threshold=inf."));
     CHECK(has(pars, "{\"policy\": \"pars\", \"threshold\": Infinity, \"model\": \"FILE\"}"));
     CHECK(has(pars, "  FILE predicts lengths"));
-    CHECK(
-        has(said({run_of("due-first:pace=0.5:revised=1", 1), other}), "  tessera.vllm has no option for revised=1.\n"));
+    // As JSON, and within what tessera.vllm takes.
+    const std::string due_first = said({run_of("due-first:pace=.5:revised=1", 1), other});
+    CHECK(has(due_first, "\"pace\": 0.5, "));
+    CHECK(has(due_first, "  tessera.vllm has no option for revised=1.\n"));
+    CHECK(has(said({run_of("due-first:pace=0", 1), other}), "  tessera.vllm has no option for pace=0.\n"));
     CHECK(has(said({run_of("vtc", 1), other}), "  Each request names its tenant"));
     CHECK_FALSE(has(said({run_of("vtc", 1), other}), "Ray"));
   }

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <map>
@@ -123,17 +124,14 @@ class commands {
   }
 
  private:
-  /// Takes a parameter of the policy; what is left at the end is not said by any command.
-  std::optional<std::string> take(std::string_view name) {
+  /// Takes a parameter of the policy, if it is above `above`; what is left at the end is not said by any command.
+  std::optional<double> take(std::string_view name, double above = -1) {
     const auto at = std::ranges::find(parameters_, name, [](const auto& p) { return std::string_view{p.first}; });
     if (at == parameters_.end()) return {};
-    std::string value = std::move(at->second);
+    const double value = std::stod(at->second);
+    if (!(value > above)) return {};
     parameters_.erase(at);
     return value;
-  }
-  double take(std::string_view name, double otherwise) {
-    const auto text = take(name);
-    return text ? std::stod(*text) : otherwise;
   }
   void add_bound(double step_s) {
     const prefill_model model = calibrate_prefill(at_.options.instance.timer, default_ttft_target);
@@ -150,19 +148,19 @@ class commands {
     if (what_.policy == "ranked") options_.emplace_back("threshold", "Infinity");
     if (what_.policy == "sarathi") add_bound(due_first_config{}.step_s);
     const bool is_due_first = what_.policy == "due-first";
-    for (const std::string_view name : {"threshold", "pace"}) {
-      const auto value = take(name);
-      if (value) options_.emplace_back(name, *value == "inf" ? "Infinity" : *value);
-    }
+    // As JSON for Python.
+    const auto said = [](double x) { return std::isinf(x) ? std::string{"Infinity"} : fmt::format("{}", x); };
+    if (const auto threshold = take("threshold")) options_.emplace_back("threshold", said(*threshold));
+    if (const auto pace = take("pace", 0)) options_.emplace_back("pace", said(*pace));
     if (is_due_first) {
-      const double weight = take("prompts", due_first_config{}.prompts);
+      const double weight = take("prompts").value_or(due_first_config{}.prompts);
       if (!shares() && weight > 0) {
         options_.emplace_back(
             "prompt_pace",
             fmt::format("{:.3g}", weight * prompt_token_seconds(at_.options.instance.timer, tokens{1000})));
       }
       if (reasons_) options_.emplace_back("move_pace", fmt::format("{:.3g}", move_token_seconds(at_.options.instance)));
-      add_bound(take("step_s", due_first_config{}.step_s));
+      add_bound(take("step_s").value_or(due_first_config{}.step_s));
     }
     if (reasons_) options_.emplace_back("end_of_reasoning", "ID");
     if (what_.predicts) options_.emplace_back("model", "\"FILE\"");
