@@ -89,8 +89,9 @@ class model {
  public:
   model(model&&) = default;
   static model train(nb::sequence prompts, const std::vector<double>& lengths, const std::string& objective,
-                     std::uint64_t seed, double delta) {
+                     std::int64_t seed, double delta) {
     require_lengths(prompts, lengths);
+    if (seed < 0) throw std::invalid_argument{"seed is not negative: " + std::to_string(seed)};
     rank::train_options o;
     if (objective == "pointwise") {
       o.goal = rank::objective::pointwise;
@@ -102,7 +103,7 @@ class model {
     if (!(delta >= 0 && delta < 1)) throw std::invalid_argument{"delta must be from 0 to less than 1"};
     constexpr std::size_t least = 20;
     if (lengths.size() < least) throw std::invalid_argument{"to learn from: at least 20 prompts"};
-    o.seed = seed;
+    o.seed = static_cast<std::uint64_t>(seed);
     o.delta = delta;
     model out;
     rank::dataset data{out.features_};
@@ -194,14 +195,14 @@ class model {
   if (n < 0) throw std::invalid_argument{"a length is not negative: " + std::to_string(n)};
   return ts::tokens{n};
 }
-[[nodiscard]] std::size_t room(std::size_t n, const char* what) {
-  if (n < 1 || n > (std::size_t{1} << 24U)) throw std::invalid_argument{std::string{what} + " is 1 to 2^24"};
-  return n;
+[[nodiscard]] std::size_t room(std::int64_t n, const char* what) {
+  if (n < 1 || n > 1 << 24) throw std::invalid_argument{std::string{what} + " is 1 to 2^24"};
+  return static_cast<std::size_t>(n);
 }
 
 class calibrator {
  public:
-  calibrator(std::size_t window, std::size_t groups)
+  calibrator(std::int64_t window, std::int64_t groups)
       : storage_{ts::storage_for<rank::length_calibrator>(
             {.window = room(window, "window"), .groups = room(groups, "groups")})},
         lengths_{storage_} {}
@@ -217,7 +218,7 @@ class calibrator {
 
 class distribution {
  public:
-  distribution(std::size_t window, std::size_t groups)
+  distribution(std::int64_t window, std::int64_t groups)
       : storage_{ts::storage_for<rank::length_distribution>(
             {.window = room(window, "window"), .groups = room(groups, "groups")})},
         lengths_{storage_} {}
@@ -259,14 +260,14 @@ NB_MODULE(_rank, m) {
       .def("tau_b", &model::tau_b, nb::arg("prompts"), nb::arg("lengths"),
            "Kendall's tau-b of the scores with these lengths, and its standard error.");
   nb::class_<calibrator>(m, "LengthCalibrator", "Scores as expected lengths, learned from the outputs that ended.")
-      .def(nb::init<std::size_t, std::size_t>(), nb::arg("window") = 4096, nb::arg("groups") = 32)
+      .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("window") = 4096, nb::arg("groups") = 32)
       .def("observe", &calibrator::observe, nb::arg("score"), nb::arg("output"),
            "An output has ended after `output` tokens.")
       .def("fit", &calibrator::fit, "Learns from what was observed.")
       .def("__call__", &calibrator::expected, nb::arg("score"), "Expected tokens; 0 before the first fit.")
       .def("__len__", &calibrator::size);
   nb::class_<distribution>(m, "LengthDistribution", "How long an output will still be, given how long it is already.")
-      .def(nb::init<std::size_t, std::size_t>(), nb::arg("window") = 4096, nb::arg("groups") = 8)
+      .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("window") = 4096, nb::arg("groups") = 8)
       .def("observe", &distribution::observe, nb::arg("score"), nb::arg("output"),
            "An output has ended after `output` tokens.")
       .def("fit", &distribution::fit, nb::arg("running") = std::vector<std::pair<float, std::int64_t>>{},

@@ -2,11 +2,15 @@
 
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/measure/promise.hpp>
+#include <tessera/sim/measure/slo.hpp>
 #include <tessera/sim/model/profile_file.hpp>
 #include <tessera/sim/model/step_time.hpp>
 #include <tessera/sim/planning/plan_layout.hpp>
 #include <tessera/sim/policies/policies.hpp>
+#include <tessera/sim/report/deployment.hpp>
 #include <tessera/sim/report/explanation.hpp>
+#include <tessera/sim/report/remarks.hpp>
+#include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
 #include <tessera/sim/setup/load_source.hpp>
@@ -19,11 +23,13 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -133,14 +139,20 @@ std::vector<sim::trace_row> rows_of(const numbers& arrival, const numbers& promp
     }
     if (runs.size() == 0) continue;
     for (const nb::handle pair : nb::list(runs[i])) {
-      const auto [id, length] = nb::cast<std::pair<std::uint64_t, std::int64_t>>(pair);
-      if (length < 1 || length > sim::max_trace_tokens || id >> 63U != 0) {
+      std::pair<std::uint64_t, std::int64_t> run{};
+      const bool is_pair = nb::try_cast(pair, run);
+      const auto [id, length] = run;
+      if (!is_pair || length < 1 || length > sim::max_trace_tokens || id >> 63U != 0) {
         throw sim::usage_error{fmt::format("runs[{}] must be pairs of a number below 2^63 and a number of tokens", i)};
       }
       r.runs.push_back({id, length});
     }
   }
   return rows;
+}
+
+std::int64_t not_negative(std::int64_t n, const char* name) {
+  return sim::require_within(n, 0, std::numeric_limits<std::int64_t>::max(), name);
 }
 
 nb::dict result_of(const sim::run_result& run) {
@@ -203,6 +215,30 @@ sim::policy find_policy(const std::string& name, std::optional<double> threshold
   throw sim::usage_error{fmt::format("the policy {} has no threshold", name)};
 }
 
+/// What a table and its remarks are made of: a run of one policy.
+struct reported_run {
+  sim::summary numbers;
+  sim::policy policy;
+  sim::simulated_cluster at;
+  std::string of_load;  ///< Remarks on the load: see `sim::describe_load`.
+};
+
+/// What the tool `replay` prints of these runs of one load on one cluster.
+std::string report_of(const std::vector<const reported_run*>& runs) {
+  if (runs.empty()) throw sim::usage_error{"a report is of at least one run"};
+  std::vector<sim::replicates> rows;
+  std::vector<sim::policy> policies;
+  for (const reported_run* r : runs) {
+    rows.push_back({r->numbers});
+    policies.push_back(r->policy);
+  }
+  const reported_run& first = *runs.front();
+  const std::string remarks = sim::format_verdict(rows) + sim::format_remarks(rows) +
+                              sim::format_deployment(rows, first.at) +
+                              sim::name_unplanned(policies, {}, !first.numbers.slo.lines.empty()) + first.of_load;
+  return sim::format_table(rows) + (remarks.empty() ? "" : "\n") + remarks;
+}
+
 /// A placement that is a Python function. Nothing is thrown through a run that is under way: it goes on without asking
 /// again, and what was thrown is in `failure`.
 auto called(const nb::object& place, std::exception_ptr& failure) {
@@ -246,7 +282,8 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
                 const std::string& profile, std::int64_t instances, std::optional<std::int64_t> kv_blocks,
                 std::int64_t block_size, std::int64_t max_batch, std::int64_t token_budget, std::int64_t in_flight,
                 std::optional<double> threshold, nb::object place, std::optional<std::int64_t> routers, double report_s,
-                std::optional<double> ttft, std::optional<double> tpot, const std::optional<std::string>& explain) {
+                std::optional<double> ttft, std::optional<double> tpot, const std::string& slo,
+                const std::optional<std::string>& explain) {
   const std::vector<sim::trace_row> rows =
       rows_of(arrival, prompt, output, reasoning, score, session, think, tool, tenant, runs);
   sim::setting asked{
@@ -254,15 +291,19 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
       .instances = fmt::format("{}", instances),
       .profile = profile,
       .size = {.kv_blocks = kv_blocks, .block_size = block_size, .max_batch = max_batch, .token_budget = token_budget},
-      .prefix_cache = prefix_cache};
+      .prefix_cache = prefix_cache,
+      .slo = slo};
   if (routers) {
     asked.routers = *routers;
     asked.report_interval = report_s;
   }
-  sim::cluster_options options = sim::size_cluster(asked, sim::machines_of(asked), rows, 1);
+  if (!slo.empty() && (ttft || tpot)) throw sim::usage_error{"slo promises as ttft and tpot do: say one of them"};
+  const std::vector<sim::slo_bound> bounds = slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(slo);
+  const std::vector<sim::machines> cluster = sim::machines_of(asked);
+  sim::cluster_options options = sim::size_cluster(asked, cluster, rows, 1);
   options.in_flight = static_cast<std::size_t>(sim::require_within(in_flight, 0, 1 << 24, "in_flight"));
   sim::require_memory(options, rows.size(), 1, 1, asked.how);
-  options.promised = promise_of(ttft, tpot);
+  if (slo.empty()) options.promised = promise_of(ttft, tpot);
   const sim::policy chosen = find_policy(policy, threshold);
   std::exception_ptr failure;
   if (!place.is_none()) {
@@ -277,6 +318,9 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     }
   }
   sim::require_suitable(chosen, options, rows, "the workload");
+  // What a report reads of the cluster is no function of Python's.
+  sim::simulated_cluster at{.options = options, .size = asked.size, .profile = cluster.front().named, .pools = {}};
+  at.options.placement.reset();
   std::optional<sim::explanation> told;
   if (explain) {
     const sim::question wanted = sim::parse_question(*explain);
@@ -290,7 +334,14 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     result = chosen.run(options, rows, [](std::size_t /*done*/) {});
   }
   if (failure) std::rethrow_exception(failure);
+  if (!bounds.empty()) result.numbers.slo = sim::evaluate_slo(bounds, result.requests, result.window);
   nb::dict out = result_of(result);
+  const bool has_sessions =
+      std::any_of(rows.begin(), rows.end(), [](const sim::trace_row& r) { return r.session >= 0; });
+  out["reported"] = reported_run{.numbers = result.numbers,
+                                 .policy = chosen,
+                                 .at = std::move(at),
+                                 .of_load = sim::describe_load(cluster, options, rows, bounds, !has_sessions)};
   if (told) {
     told->finish(result);
     if (told->is_outside()) {
@@ -461,23 +512,23 @@ NB_MODULE(_sim, m) {
       "profile_json", [](const std::string& name) { return sim::to_json(sim::find_profile(name)); }, nb::arg("name"));
   m.def(
       "generate",
-      [](const std::string& name, std::size_t requests, std::optional<double> rate, std::uint64_t seed) {
+      [](const std::string& name, std::int64_t requests, std::optional<double> rate, std::int64_t seed) {
         const sim::setting asked{.how = sim::spelling::names,
                                  .workload = name,
                                  .rate = rate,
-                                 .requests = static_cast<std::int64_t>(requests),
-                                 .seed = static_cast<std::int64_t>(seed)};
-        return columns_of(sim::load_source{asked}.rows(asked, seed));
+                                 .requests = requests,
+                                 .seed = not_negative(seed, "seed")};
+        return columns_of(sim::load_source{asked}.rows(asked, static_cast<std::uint64_t>(seed)));
       },
       nb::arg("workload"), nb::arg("requests"), nb::arg("rate").none(), nb::arg("seed"));
   m.def(
       "read_trace",
       [](const std::string& path, const std::optional<nb::bytes>& text, std::optional<double> rate, double rate_scale,
-         std::size_t requests, std::uint64_t seed, std::optional<std::int64_t> hash_tokens, const std::string& unit,
-         std::size_t run) {
+         std::int64_t requests, std::int64_t seed, std::optional<std::int64_t> hash_tokens, const std::string& unit,
+         std::int64_t run) {
         sim::setting asked{.how = sim::spelling::names,
                            .trace = path,
-                           .seed = static_cast<std::int64_t>(seed),
+                           .seed = not_negative(seed, "seed"),
                            .hash_tokens = hash_tokens,
                            .time_unit = unit};
         if (rate) {
@@ -485,15 +536,15 @@ NB_MODULE(_sim, m) {
         } else if (rate_scale != 1) {
           asked.rate_scale = rate_scale;
         }
-        if (requests != 0) asked.requests = static_cast<std::int64_t>(requests);
-        if (run != 0) asked.run = static_cast<std::int64_t>(run);
+        if (requests != 0) asked.requests = requests;
+        if (run != 0) asked.run = run;
         const sim::load_source source{asked, [&](const std::string& file, const sim::trace_options& options) {
                                         return text ? sim::parse_trace({text->c_str(), text->size()}, file, options)
                                                     : sim::read_trace(file, options);
                                       }};
         nb::list remarks;
         for (const std::string& line : sim::remarks(source.read())) remarks.append(line);
-        return nb::make_tuple(columns_of(source.rows(asked, seed)), remarks);
+        return nb::make_tuple(columns_of(source.rows(asked, static_cast<std::uint64_t>(seed))), remarks);
       },
       nb::arg("path"), nb::arg("text").none(), nb::arg("rate").none(), nb::arg("rate_scale"), nb::arg("requests"),
       nb::arg("seed"), nb::arg("hash_tokens").none(), nb::arg("time_unit"), nb::arg("run"));
@@ -511,5 +562,12 @@ NB_MODULE(_sim, m) {
         nb::arg("tenant"), nb::arg("runs"), nb::arg("prefix_cache"), nb::arg("profile"), nb::arg("instances"),
         nb::arg("kv_blocks").none(), nb::arg("block_size"), nb::arg("max_batch"), nb::arg("token_budget"),
         nb::arg("in_flight"), nb::arg("threshold").none(), nb::arg("place").none(), nb::arg("routers").none(),
-        nb::arg("report_s"), nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("explain").none());
+        nb::arg("report_s"), nb::arg("ttft").none(), nb::arg("tpot").none(), nb::arg("slo"), nb::arg("explain").none());
+  nb::class_<reported_run>(m, "ReportedRun", "What a report reads of a run.");
+  m.def("report", &report_of, nb::arg("runs"));
+  m.def("select_policies", [](const std::string& names) {
+    nb::list all;
+    for (const sim::policy& p : sim::select_policies(sim::published_policies(), names)) all.append(p.name);
+    return all;
+  });
 }

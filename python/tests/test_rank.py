@@ -76,7 +76,9 @@ def test_token_ids_may_be_any_sequence_of_whole_numbers() -> None:
         (lambda: rank.train(["a"] * 30, [1.0] * 30, objective="best"), "objective must be pairwise"),
         (lambda: rank.train(["a"] * 30, [1.0] * 30, delta=1.0), "delta must be"),
         (lambda: rank.train([[-1]] * 30, [1.0] * 30), "a token id is not negative: -1"),
+        (lambda: rank.train(["a"] * 30, [1.0] * 30, seed=-1), "seed is not negative: -1"),
         (lambda: rank.LengthCalibrator(window=0), "window is 1 to"),
+        (lambda: rank.LengthDistribution(window=-1), "window is 1 to"),
         (lambda: rank.LengthDistribution(groups=0), "groups is 1 to"),
         (lambda: rank.LengthCalibrator().observe(1.0, -1), "a length is not negative: -1"),
         (lambda: rank.LengthDistribution().rest_quantile(1.0, 0, 0.0), "q is above 0"),
@@ -92,6 +94,13 @@ def test_a_prompt_is_text_or_ids() -> None:
     for wrong in (3, None, [1.5], ["a"]):
         with pytest.raises(TypeError):
             model.score(wrong)  # type: ignore[arg-type]
+    for prompts in ("abc", 3):
+        with pytest.raises(TypeError, match="^prompts must be a list, not "):
+            rank.train(prompts, [1.0] * 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^model must be a Model, not 3$"):
+        rank.save(3, "lengths.rank")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="^seed must be a whole number, not 1.5$"):
+        rank.train(*log(50, 1), seed=1.5)  # type: ignore[arg-type]
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

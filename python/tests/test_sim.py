@@ -341,6 +341,7 @@ def test_pandas_takes_it() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(sim.replay("fcfs", load, **small).requests)
     assert frame.shape[0] == 300 and frame["ttft"].mean() > 0
+    assert sim.replay("fcfs", pandas.DataFrame(load), **small).summary["completed"] == 300
 
 
 @pytest.mark.parametrize(
@@ -372,6 +373,8 @@ def test_pandas_takes_it() -> None:
         ({"routers": 0}, "routers must be from 1 to 1024, not 0"),
         ({"routers": 1, "report_s": 0.0}, r"report_s is a number of seconds from 0.001 to 1e\+09, not 0"),
         ({"policy": "cascade-steady", "routers": 1}, "it knows no routers"),
+        ({"slo": "ttft"}, "ttft"),
+        ({"slo": "ttft=1", "tpot": 1.0}, "say one of them"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
@@ -390,6 +393,9 @@ def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
         ({"output_tokens": [1.5, 1]}, r"output_tokens\[0\] must be a whole number"),
         ({"reasoning_tokens": [5, 1]}, r"reasoning_tokens\[0\] must not be more than output_tokens"),
         ({"output_tokens": [1]}, "must have one length"),
+        ({"output_tokens": ["x", 1]}, r"the column output_tokens must be a list of numbers, not array\(\['x', '1'\]"),
+        ({"output_tokens": [[1], [2]]}, "the column output_tokens must be a list of numbers"),
+        ({"runs": [[(1.5, 2)], []]}, r"runs\[0\] must be pairs of a number"),
         ({"arrival_s": []}, "one length"),
     ],
 )
@@ -402,8 +408,13 @@ def test_workloads_that_are_none(columns: dict[str, Any], message: str) -> None:
 def test_other_mistakes() -> None:
     with pytest.raises(ValueError, match="unknown workload"):
         sim.generate("mine")
-    with pytest.raises(ValueError, match="number of requests must be from 1"):
-        sim.generate("alpaca-chat", 0)
+    for requests in (0, -10):
+        with pytest.raises(ValueError, match=f"number of requests must be from 1 to [0-9]*, not {requests}"):
+            sim.generate("alpaca-chat", requests)
+    with pytest.raises(ValueError, match="^requests is beyond 64 bits: 1000"):
+        sim.generate("alpaca-chat", 10**20)
+    with pytest.raises(ValueError, match="seed must be from 0"):
+        sim.generate("alpaca-chat", 10, seed=-1)
     with pytest.raises(ValueError, match="a workload has the columns"):
         sim.workload(arrival_s=[0])
     with pytest.raises(ValueError, match="a workload has the columns"):
@@ -412,6 +423,42 @@ def test_other_mistakes() -> None:
         sim.replay("fcfs", {})
     with pytest.raises(ValueError, match="no/such"):
         sim.read_trace("no/such")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sim.generate(3), "workload must be text, not 3"),
+        (lambda: sim.generate("alpaca-chat", 10.5), "requests must be a whole number, not 10.5"),
+        (lambda: sim.generate("alpaca-chat", 10, rate="3"), "rate must be a number or None, not '3'"),
+        (lambda: sim.replay(("fcfs",), load), r"policy must be text, not \('fcfs',\)"),
+        (lambda: sim.replay("fcfs", load, kv_blocks=1e4), "kv_blocks must be a whole number or None, not 10000.0"),
+        (lambda: sim.replay("fcfs", load, prefix_cache="on"), "prefix_cache must be True or False, not 'on'"),
+        (lambda: sim.replay("fcfs", None), "load must be a workload, as of generate.. or workload.., .*, not None"),
+        (lambda: sim.replay("fcfs", load, placement=3), "placement must be a name, or a function of .*, not 3"),
+        (lambda: sim.replay("fcfs", load, profile=3), "profile must be a name, a file, or a dict .*, not 3"),
+        (lambda: sim.replay("pars", load, order=3), "order must be a function of a request, not 3"),
+        (lambda: sim.scored([1], len), r"load must be a workload, .*, not \[1\]"),
+    ],
+)
+def test_a_wrong_type_is_said_in_words(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    one = sim.replay("fcfs", load, instances=np.int64(1), ttft=np.float32(2))  # type: ignore[arg-type]
+    assert one.summary["completed"] == 300
+
+
+def test_a_load_may_be_a_path(tmp_path: Path) -> None:
+    file = tmp_path / "trace.csv"
+    file.write_text("arrival_s,prompt_tokens,output_tokens,score\n0,10,5,1\n1,10,5,2\n")
+    for path in (file, str(file)):
+        assert sim.replay("fcfs", path, **small).summary["completed"] == 2
+    assert sim.scored(file, lambda row: -row["id"])["score"].tolist() == [0, -1]
+    with pytest.raises(ValueError, match="no/such"):
+        sim.replay("fcfs", "no/such")
 
 
 def test_the_example(tmp_path: Path) -> None:

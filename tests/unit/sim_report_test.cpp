@@ -139,51 +139,6 @@ TEST_CASE("a sentence says which wins in what", "[sim]") {
   CHECK(sim::format_verdict({}).empty());
 }
 
-TEST_CASE("a sentence says how to run the policy that wins first, if it can be run", "[sim]") {
-  sim::summary fcfs = made_up_run("fcfs", 1).numbers;
-  sim::summary cascade = fcfs;
-  sim::summary pascal = fcfs;
-  cascade.policy = "cascade";
-  cascade.placement = "own";
-  cascade.ttft.p99 = fcfs.ttft.p99 / 2;
-  pascal.policy = "pascal:quantum=100";
-  pascal.placement = "pascal";
-  const auto said = [](const std::vector<sim::replicates>& rows) { return sim::format_deployment(rows, 4); };
-  CHECK(said({}).empty());
-  CHECK(said({{fcfs}, {pascal}}).empty());  // all alike
-  // What wins first does not run in vLLM, and what does wins in nothing.
-  CHECK(said({{fcfs}, {cascade}}).empty());
-  fcfs.window_tokens_per_s = cascade.window_tokens_per_s = 50;
-  pascal.window_tokens_per_s = 70;
-  CHECK(said({{fcfs}, {cascade}, {pascal}}) ==
-        "To run pascal:quantum=100, serve each instance with: vllm serve MODEL --scheduler-cls tessera.vllm.Scheduler "
-        "--additional-config "
-        "'{\"tessera\": {\"policy\": \"pascal\"}}' with its parameters, and send requests "
-        "to them with tessera.fleet.Router(controller=\"pascal\").\n");
-  fcfs.ttft.p99 = cascade.ttft.p99 / 2;
-  fcfs.placement = "least-load";
-  const std::vector<sim::replicates> alone{{fcfs}, {cascade}};
-  CHECK(sim::format_deployment(alone, 1).find("Router") == std::string::npos);
-  CHECK(sim::format_deployment(alone, 2).find("Router(controller=") != std::string::npos);
-  fcfs.placement = "own";
-  CHECK(said({{fcfs}, {cascade}, {pascal}}) ==
-        "To run fcfs, serve each instance with: vllm serve MODEL --scheduler-cls tessera.vllm.Scheduler "
-        "--additional-config "
-        "'{\"tessera\": {\"policy\": \"fcfs\"}}'.\n");
-
-  // What is a controller of a fleet brings its own placement.
-  cascade.policy = "llumnix";
-  cascade.placement = "freeness";
-  CHECK(said({{pascal}, {cascade}})
-            .find("\"fcfs\"}}', and send requests to them with "
-                  "tessera.fleet.Router(controller=\"llumnix\").") != std::string::npos);
-  cascade.policy = "due-first:pace=0.2";
-  cascade.placement = "headroom, stages";
-  CHECK(said({{pascal}, {cascade}})
-            .find("\"due_first\"}}' with its parameters, and send requests to them with "
-                  "tessera.fleet.Router(controller=\"due-first\", tight=32).") != std::string::npos);
-}
-
 TEST_CASE("the JSON has the keys of the contract", "[sim]") {
   const std::vector<sim::summary> rows{made_up_run("a", 9).numbers, made_up_run("b", 1).numbers};
   const auto j = nlohmann::json::parse(sim::format_json(rows));

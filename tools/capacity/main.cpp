@@ -18,6 +18,7 @@
 #include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/remarks.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
@@ -103,7 +104,7 @@ bool run(arguments a) {
   // Smaller clusters lack the instance that fails.
   std::size_t least = 1;
   for (const std::string& text : a.setting.faults) least = std::max(least, sim::parse_fault(text).instance + 1);
-  q.idle = replay::describe_idle(largest, options, rows, q.slo);
+  q.idle = sim::describe_idle(largest, options, rows, q.slo);
   std::vector<std::string> left_out;
   std::erase_if(policies, [&](const sim::policy& p) {
     try {
@@ -157,7 +158,8 @@ bool run(arguments a) {
                   of_rate      ? "The highest rate"
                   : least == 1 ? fmt::format("The fewest instances, at most {},", most)
                                : fmt::format("The fewest instances, at least {} and at most {},", least, most),
-                  a.setting.slo, replay::describe_load(source, largest, options, rows, q.slo));
+                  a.setting.slo,
+                  sim::describe_load(largest, options, rows, q.slo, source.has_arrivals() && !source.has_sessions()));
   fmt::print(people, "{}", heading);
   std::fflush(people);
 

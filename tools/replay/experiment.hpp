@@ -9,6 +9,7 @@
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/plots.hpp>
 #include <tessera/sim/report/progress.hpp>
+#include <tessera/sim/report/remarks.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/sweep.hpp>
 #include <tessera/sim/setup/cluster_setup.hpp>
@@ -97,7 +98,7 @@ struct experiment {
   std::optional<sim::question> asked{};  ///< What to explain in the runs of the first seed.
   bool keeps_all = false;  ///< Whether every request of every run is kept; otherwise only those of the first seed.
   std::vector<std::string> left_out{};  ///< Why some policies do not run.
-  std::string of_load{};                ///< Remarks on the load: see `describe_load`.
+  std::string of_load{};                ///< Remarks on the load: see `sim::describe_load`.
   std::string peak{};                   ///< When most requests of a trace come; empty: not reported.
 
   /// A run of policy `p` at `points[x]` under the seed `s` after the first; empty: not made.
@@ -194,7 +195,10 @@ inline void prepare_points(experiment& e, const arguments& a) {
     for (const sim::policy& p : e.policies) x.runs.push_back(unsuitable(p, x, e.source).empty());
     x.pools.resize(e.policies.size());
     if (v == 0 && e.source.has_arrivals()) e.peak = say_peak(x.rows);
-    if (v == 0) e.of_load = describe_load(e.source, x.cluster, x.options, x.rows, e.slo);
+    if (v == 0) {
+      const bool has_times = e.source.has_arrivals() && !e.source.has_sessions();
+      e.of_load = sim::describe_load(x.cluster, x.options, x.rows, e.slo, has_times);
+    }
     if (e.swept && v != 0) x.rows = {};
   }
   std::vector<sim::policy> kept;

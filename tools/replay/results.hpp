@@ -3,10 +3,12 @@
 
 #include "experiment.hpp"
 
+#include <tessera/sim/report/deployment.hpp>
 #include <tessera/sim/report/explanation.hpp>
 #include <tessera/sim/report/html_report.hpp>
 #include <tessera/sim/report/output_file.hpp>
 #include <tessera/sim/report/plots.hpp>
+#include <tessera/sim/report/remarks.hpp>
 #include <tessera/sim/report/replicates.hpp>
 #include <tessera/sim/report/report.hpp>
 #include <tessera/sim/report/report_json.hpp>
@@ -67,6 +69,17 @@ inline std::string show_table(experiment& e) {
   return e.swept ? sim::format_sweep(*e.swept, curves_of(e)) : sim::format_table(e.numbers(0));
 }
 
+/// What was simulated at the first point.
+inline sim::simulated_cluster simulated(const experiment& e, const arguments& a) {
+  const point& at = e.points.front();
+  sim::simulated_cluster out{
+      .options = at.options, .size = a.setting.size, .profile = at.cluster.front().named, .pools = {}};
+  for (std::size_t p = 0; p != e.policies.size(); ++p) {
+    if (at.pools[p]) out.pools.emplace(e.policies[p].name, *at.pools[p]);
+  }
+  return out;
+}
+
 /// Remarks on the table. @param complete whether everything has run.
 inline std::string show_remarks(experiment& e, const arguments& a, bool complete) {
   std::string remarks;
@@ -85,14 +98,14 @@ inline std::string show_remarks(experiment& e, const arguments& a, bool complete
     }
   } else {
     const auto numbers = e.numbers(0);
-    remarks += sim::format_verdict(numbers) + sim::format_remarks(numbers) +
-               sim::format_deployment(numbers, e.points.front().options.instances);
+    remarks +=
+        sim::format_verdict(numbers) + sim::format_remarks(numbers) + sim::format_deployment(numbers, simulated(e, a));
   }
   if (!a.setting.placement.empty()) remarks += name_own_placements(e.policies);
   if (!a.setting.pools.empty()) remarks += name_undivided(e.policies);
   for (const std::string& why : e.left_out) remarks += fmt::format("Left out: {}.\n", why);
   if (a.seeds > 1) remarks += e.source.describe_seeds(e.points.front().setting);
-  remarks += name_unplanned(e.policies, a.setting.pools, !e.slo.empty());
+  remarks += sim::name_unplanned(e.policies, a.setting.pools, !e.slo.empty());
   return remarks + e.of_load + e.source.unused() + e.source.fewer();
 }
 

@@ -7,22 +7,16 @@
 #include <tessera/sim/cluster/cluster_size.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/measure/metrics.hpp>
-#include <tessera/sim/measure/slo.hpp>
-#include <tessera/sim/policies/policy.hpp>
-#include <tessera/sim/report/alone.hpp>
-#include <tessera/sim/setup/load_source.hpp>
 #include <tessera/sim/setup/setting.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -99,71 +93,6 @@ inline std::string say_routers(const sim::setting& a) {
   return fmt::format(", behind {} router{} {}with reports of {:g} s{}", *a.routers, *a.routers == 1 ? "" : "s",
                      a.router_shares ? "with shares, " : "", a.report_interval,
                      a.action_delay > 0 ? fmt::format(" and actions {:g} s late", a.action_delay) : "");
-}
-
-/// The objectives that an idle instance misses; empty if there are none, or if there are instances of several kinds.
-inline std::string describe_idle(const std::vector<sim::machines>& cluster, const sim::cluster_options& options,
-                                 const std::vector<sim::trace_row>& rows, const std::vector<sim::slo_bound>& slo) {
-  if (cluster.size() != 1) return {};
-  return sim::describe_idle_misses(slo, rows,
-                                   {.timer = options.instance.timer,
-                                    .token_budget = options.instance.step.token_budget.count(),
-                                    .host_request_seconds = options.host_request_seconds});
-}
-
-/// Remarks on a load on these instances before any run, a line each. They are about objectives that an idle instance
-/// misses, prompts beyond the model's context, arrivals in ticks, and profiles that were not measured.
-inline std::string describe_load(const sim::load_source& source, const std::vector<sim::machines>& cluster,
-                                 const sim::cluster_options& options, const std::vector<sim::trace_row>& rows,
-                                 const std::vector<sim::slo_bound>& slo) {
-  std::string out = describe_idle(cluster, options, rows, slo);
-  const sim::model_spec& model = cluster.front().profile.model;
-  const auto too_long = std::count_if(rows.begin(), rows.end(), [&](const sim::trace_row& r) {
-    return r.prompt_tokens + r.output_tokens > model.max_context;
-  });
-  if (model.max_context > 0 && too_long != 0) {
-    out +=
-        fmt::format("Longer than the {} tokens of context that {} has, so a server would refuse them: {} requests.\n",
-                    model.max_context, model.name, too_long);
-  }
-  if (source.has_arrivals() && !source.has_sessions() && sim::mean_rate(rows) > 0) {
-    constexpr std::size_t fewest = 32;
-    std::size_t together = 0;
-    double tick = 0;
-    for (std::size_t i = 0; i != rows.size(); ++i) {
-      const bool before = i != 0 && rows[i - 1].arrival_s == rows[i].arrival_s;
-      const bool after = i + 1 != rows.size() && rows[i + 1].arrival_s == rows[i].arrival_s;
-      together += before || after ? 1U : 0U;
-      if (i != 0 && !before && (tick == 0 || rows[i].arrival_s - rows[i - 1].arrival_s < tick)) {
-        tick = rows[i].arrival_s - rows[i - 1].arrival_s;
-      }
-    }
-    if (rows.size() >= fewest && 2 * together >= rows.size()) {
-      out += fmt::format(
-          "{:.0f} % of the requests arrive at the same moment as another: the file's times are ticks of {:.3g} s, each "
-          "replayed as a burst, so tails are longer than they were.\n",
-          100 * static_cast<double>(together) / static_cast<double>(rows.size()), tick);
-    }
-  }
-  for (const sim::machines& m : cluster) {
-    if (m.profile.source.find("not measured") == m.profile.source.npos) continue;
-    out += fmt::format("The profile {}: {}.\n", m.profile.name, m.profile.source);
-  }
-  return out;
-}
-
-/// The policies that divide the instances by a rule, without a plan. Empty if there are none. @param pools as
-/// requested.
-inline std::string name_unplanned(const std::vector<sim::policy>& policies, const std::string& pools, bool has_slo) {
-  std::vector<std::string_view> names;
-  for (const sim::policy& p : policies) {
-    if (p.pools != 0) names.push_back(p.name);
-  }
-  if (names.empty() || !pools.empty()) return {};
-  return fmt::format(
-      "The instances of {} are divided by a rule, not by this load: --pools auto{} plans the division, as `capacity` "
-      "does.\n",
-      fmt::join(names, ", "), has_slo ? "" : " with --slo");
 }
 
 /// The experiment, for JSON and CSV: the keys are columns there.

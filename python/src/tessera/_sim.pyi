@@ -75,5 +75,13 @@ def replay(
     report_s: float,
     ttft: float | None,
     tpot: float | None,
+    slo: str,
     explain: str | None,
 ) -> dict[str, Any]: ...
+
+class ReportedRun:
+    """What a report reads of a run."""
+
+def report(runs: list[ReportedRun]) -> str: ...
+def select_policies(names: str) -> list[str]:
+    """The names in a list that is separated by commas. ValueError for one that there is not."""

@@ -281,27 +281,6 @@ std::vector<winners> winners_of(std::span<const replicates> rows) {
   return all;
 }
 
-/// A policy with an order of requests that runs in vLLM.
-struct in_vllm {
-  std::string_view policy;
-  std::string_view scheduler;  ///< Its name there.
-  std::string_view moves{};    ///< Settings of a router that moves requests as it does.
-  std::string_view router{};   ///< The router's controller, if it is not the placement of new requests alone.
-};
-constexpr in_vllm all_in_vllm[] = {
-    {"fcfs", "fcfs"},
-    {"rr", "round_robin"},
-    {"pascal", "pascal"},
-    {"pascal-paced", "pascal_paced", ", tight=32"},
-    {"pars", "pars"},
-    {"due-first", "due_first", ", tight=32", "due-first"},
-    {"vtc", "vtc"},
-    {"llumnix", "fcfs", "", "llumnix"},
-    {"distserve", "fcfs", "", "distserve"},
-    {"splitwise", "fcfs", "", "splitwise"},
-    {"phasor", "fcfs", "", "phasor"},
-};
-
 }  // namespace
 
 std::string format_verdict(std::span<const replicates> rows) {
@@ -311,30 +290,6 @@ std::string format_verdict(std::span<const replicates> rows) {
                        w.who.size() == 1 ? "has" : "share", detail::enumerate(w.in));
   }
   return out.empty() ? out : out + ".\n";
-}
-
-std::string format_deployment(std::span<const replicates> rows, std::size_t instances) {
-  for (const winners& w : winners_of(rows)) {
-    for (const std::string& name : w.who) {
-      const auto known = std::find_if(std::begin(all_in_vllm), std::end(all_in_vllm),
-                                      [&](const in_vllm& v) { return v.policy == name.substr(0, name.find(':')); });
-      if (known == std::end(all_in_vllm)) continue;
-      std::string out = fmt::format(
-          "To run {}, serve each instance with: vllm serve MODEL --scheduler-cls tessera.vllm.Scheduler "
-          "--additional-config "
-          "'{{\"tessera\": {{\"policy\": \"{}\"}}}}'{}",
-          name, known->scheduler, name.find(':') == name.npos ? "" : " with its parameters");
-      const auto row =
-          std::find_if(rows.begin(), rows.end(), [&](const replicates& r) { return r.front().policy == name; });
-      const std::string_view controller = known->router.empty() ? row->front().placement : known->router;
-      if (instances > 1 && !controller.empty() && controller != "own") {
-        out += fmt::format(", and send requests to them with tessera.fleet.Router(controller=\"{}\"{})", controller,
-                           known->moves);
-      }
-      return out + ".\n";
-    }
-  }
-  return {};
 }
 
 std::string format_table(std::span<const summary> rows) {

@@ -68,7 +68,8 @@ std::vector<machines> machines_of(const setting& a) {
           fmt::format("{} names {} kinds, {} {}", instances, counts.size(), a.says("profile"), profiles.size())};
     }
     sum += a.positive(n, max_instances, "instances");
-    all.push_back({static_cast<std::size_t>(n), find_profile(std::string{named ? item.substr(1) : profiles[k]})});
+    std::string profile{named ? item.substr(1) : profiles[k]};
+    all.push_back({static_cast<std::size_t>(n), find_profile(profile), std::move(profile)});
     const double kv = all.back().profile.kv_bytes_per_token();
     if (kv != all.front().profile.kv_bytes_per_token()) {
       throw usage_error{

@@ -49,6 +49,7 @@ void check_span(std::span<const trace_row> rows);
 struct machines {
   std::size_t count = 0;  ///< At least 1.
   sim::profile profile;   ///< What each of them is.
+  std::string named{};    ///< The profile as the user named it: a name, a file, or JSON.
 };
 
 /// Most instances of a cluster.

@@ -114,10 +114,6 @@ inline constexpr std::size_t table_width = 100;
 /// are alike. A shared lead names all of them.
 [[nodiscard]] std::string format_verdict(std::span<const replicates> rows);
 
-/// As a sentence: how to run a policy in front of real engines. It is the first that the verdict names and that can be
-/// run so. Empty if there is none. @param instances how many there are: a single one needs no router.
-[[nodiscard]] std::string format_deployment(std::span<const replicates> rows, std::size_t instances);
-
 /// As above, for one run of each policy.
 [[nodiscard]] std::string format_table(std::span<const summary> rows);
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tessera._rank import LengthCalibrator, LengthDistribution, Model
+from tessera._types import types_in_words
 
 __all__ = ["LengthCalibrator", "LengthDistribution", "Model", "Prompt", "load", "save", "train"]
 
@@ -24,6 +25,7 @@ __all__ = ["LengthCalibrator", "LengthDistribution", "Model", "Prompt", "load", 
 Prompt = str | Sequence[int]
 
 
+@types_in_words
 def train(
     prompts: Sequence[Prompt],
     lengths: Sequence[float],
@@ -37,11 +39,16 @@ def train(
     `objective`: "pairwise" (PARS), "listwise" or "pointwise". `delta`: pairs with a smaller relative difference of
     lengths are not learned from. The same arguments give the same model. ValueError for invalid arguments.
     """
+    for name, given in (("prompts", prompts), ("lengths", lengths)):
+        if isinstance(given, str) or not hasattr(given, "__getitem__"):
+            raise TypeError(f"{name} must be a list, not {given!r:.80}")
     return Model.train(prompts, [float(n) for n in lengths], objective, seed, delta)
 
 
 def save(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes a model to a file, whole or not at all."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a Model, not {model!r:.80}")
     target = Path(path)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:

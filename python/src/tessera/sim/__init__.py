@@ -20,7 +20,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tessera import _sim
+from tessera._types import types_in_words
 
 __all__ = [
     "Columns",
@@ -41,6 +42,7 @@ __all__ = [
     "profiles",
     "read_trace",
     "replay",
+    "report",
     "router_costs",
     "scored",
     "sweep",
@@ -94,17 +96,19 @@ def profiles() -> list[str]:
     return [name for name, _ in _sim.profiles()]
 
 
+@types_in_words
 def profile(name: str) -> dict[str, Any]:
     """A profile by name or from a file, as a dict; change it and pass it to `replay`."""
     return json.loads(_sim.profile_json(name))
 
 
+@types_in_words
 def router_costs(
     profile: str | Mapping[str, Any] = "h100-96gb-qwen-32b", *, ttft: float | None = None
 ) -> dict[str, Any]:
     """What work costs on a profile: settings of ``tessera.fleet.Router(controller="due-first", ...)``. Work costs
     seconds: see `tessera.fleet.Runtime`. `ttft`: the time to first token that requests are promised, in seconds."""
-    return dict(_sim.router_costs(profile if isinstance(profile, str) else json.dumps(dict(profile)), ttft))
+    return dict(_sim.router_costs(_profile_text(profile), ttft))
 
 
 def _columns(columns: dict[str, Any]) -> Columns:
@@ -117,11 +121,13 @@ def _columns(columns: dict[str, Any]) -> Columns:
     return columns
 
 
+@types_in_words
 def generate(workload: str, requests: int = 8000, *, rate: float | None = None, seed: int = 1) -> Columns:
     """Requests of a built-in workload; `rate` of them a second, or its own rate. The same seed, the same requests."""
     return _columns(_sim.generate(workload, requests, rate, seed))
 
 
+@types_in_words
 def read_trace(
     path: str | os.PathLike[str],
     *,
@@ -152,7 +158,7 @@ def read_trace(
                 raise ValueError(f"{name}: expected a whole gzip file, found {error}") from None
     columns, remarks = _sim.read_trace(name, text, rate, rate_scale, requests, seed, hash_tokens, time_unit, run)
     for remark in remarks:
-        warnings.warn(remark, stacklevel=2)
+        warnings.warn(remark, stacklevel=3)  # behind the check of types
     return _columns(columns)
 
 
@@ -182,11 +188,13 @@ def workload(**columns: Any) -> Columns:
     return made
 
 
-def scored(load: Mapping[str, Any], order: Callable[[dict[str, Any]], float]) -> Columns:
+def scored(load: Mapping[str, Any] | str | os.PathLike[str], order: Callable[[dict[str, Any]], float]) -> Columns:
     """The workload with scores by an order of your own. `order` is called once for each request. Its dict has what is
     known when the request comes (its number, arrival and prompt) and what a predictor would be asked for. The smaller
     score goes first under ``replay("pars", ...)``."""
-    columns = {name: np.asarray(values) for name, values in load.items()}
+    columns = {name: np.asarray(values) for name, values in _workload(load).items()}
+    if not callable(order):
+        raise TypeError(f"order must be a function of a request, not {order!r:.80}")
     names = [name for name in columns if name != "score"]
     rows = zip(*(columns[name].tolist() for name in names), strict=True)
     scores = []
@@ -213,7 +221,13 @@ class Run:
     instances: Columns
     #: What was asked for by `explain`: the `explained` of the tool's JSON, and `text`, the timeline for people.
     explained: dict[str, Any] | None = None
+    #: What `report` reads.
+    _reported: Any = field(default=None, repr=False, compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_reported": None}
+
+    @types_in_words
     def goodput(self, *, ttft: float, tpot: float) -> float:
         """Requests a second that were good: their first answering token within `ttft`, the others `tpot` apart. Like
         `slo.goodput_requests_per_s` of the tool, it is the good part of the arrivals per second."""
@@ -226,16 +240,38 @@ class Run:
         return float(good.mean()) * (len(good) - 1) / window if window else 0.0
 
 
+def _profile_text(profile: Any) -> str:
+    if isinstance(profile, str):
+        return profile
+    if isinstance(profile, Mapping):
+        return json.dumps(dict(profile))
+    raise TypeError(f"profile must be a name, a file, or a dict as profile() gives, not {profile!r:.80}")
+
+
+def _workload(load: Any) -> Mapping[str, Any]:
+    if isinstance(load, (str, os.PathLike)):
+        return read_trace(load)
+    if not hasattr(load, "keys"):  # as dicts and data frames have
+        raise TypeError(f"load must be a workload, as of generate() or workload(), or a trace's path, not {load!r:.80}")
+    return load
+
+
 def _column(load: Mapping[str, Any], name: str) -> np.ndarray:
     try:
-        return np.ascontiguousarray(load[name], dtype=np.float64)
+        column = np.ascontiguousarray(load[name], dtype=np.float64)
     except KeyError:
         raise ValueError(f"the workload has no column {name}; sim.workload makes one") from None
+    except (TypeError, ValueError):
+        column = None
+    if column is None or column.ndim != 1:
+        raise ValueError(f"the column {name} must be a list of numbers, not {load[name]!r:.80}")
+    return column
 
 
+@types_in_words
 def replay(
     policy: str,
-    load: Mapping[str, Any],
+    load: Mapping[str, Any] | str | os.PathLike[str],
     *,
     profile: str | Mapping[str, Any] = "h100-96gb-qwen-32b",
     instances: int = 8,
@@ -252,11 +288,13 @@ def replay(
     report_s: float = 1.0,
     ttft: float | None = None,
     tpot: float | None = None,
+    slo: str = "",
     explain: int | float | None = None,
 ) -> Run:
     """Replays a workload under a policy, from the first arrival to the last token. Deterministic.
 
     :param policy: one of `policies()`; with an `order` or `threshold`: pars.
+    :param load: a workload, or the path of a trace, which `read_trace` reads.
     :param profile: the name of a profile, a file, or a dict as `sim.profile` gives.
     :param in_flight: not 0: that many requests run at any time, and arrivals are not read.
     :param prefix_cache: whether requests find the KV of what they share again.
@@ -270,10 +308,13 @@ def replay(
     :param ttft: the time to first token, in seconds, that every request is promised, for policies that plan for it:
         due-first, phasor and the slack orders.
     :param tpot: likewise the time per token after the first.
+    :param slo: objectives as those of the tool, such as "ttft_p99=2,tpot_p99=0.05": promised in the place of `ttft` and
+        `tpot`, and judged. `Run.summary["slo"]` says how far they are met.
     :param explain: a request (an int), or a time in seconds (a float). `Run.explained` says which policy decided what
         about it, or in the second from then on, and why.
     :raises ValueError: for invalid arguments; it says what is allowed.
     """
+    load = _workload(load)
     if order is not None:
         if policy != "pars":
             raise ValueError(f"an order replaces pars's scores: policy must be 'pars', not {policy!r}")
@@ -284,6 +325,8 @@ def replay(
     if isinstance(placement, str):
         place = placement
     elif placement is not None:
+        if not callable(placement):
+            raise TypeError(f"placement must be a name, or a function of the instances' views, not {placement!r:.80}")
         own = placement
 
         def place(views: list[tuple[int, int, int, int]]) -> int:
@@ -303,7 +346,7 @@ def replay(
         _column(load, "tenant") if "tenant" in load else np.full(n, -1.0),
         [list(runs) for runs in load["runs"]] if "runs" in load else [],
         prefix_cache,
-        profile if isinstance(profile, str) else json.dumps(dict(profile)),
+        _profile_text(profile),
         instances,
         kv_blocks,
         block_size,
@@ -316,16 +359,33 @@ def replay(
         report_s,
         ttft,
         tpot,
+        slo,
         None if explain is None else f"{'time' if isinstance(explain, float) else 'request'}:{explain}",
     )
     explained = None
     if explain is not None:
         explained = {**json.loads(given["explained"]), "text": given["timeline_text"]}
     return Run(
-        policy, json.loads(given["summary"]), given["requests"], given["timeline"], given["instances"], explained
+        policy,
+        json.loads(given["summary"]),
+        given["requests"],
+        given["timeline"],
+        given["instances"],
+        explained,
+        given["reported"],
     )
 
 
+def report(runs: Iterable[Run]) -> str:
+    """What the tool `replay` prints of these runs of one load: the table, verdict and remarks. At the end it says how
+    to run the best policy in front of engines. ValueError for no run, or for one that was pickled."""
+    reported = [run._reported for run in runs]
+    if None in reported:
+        raise ValueError("a report is of runs of this process: one that was pickled has lost what a report reads")
+    return _sim.report(reported)
+
+
+@types_in_words
 def sweep(
     policies: Iterable[str],
     loads: Mapping[Any, Mapping[str, Any]],
