@@ -100,7 +100,7 @@ TEST_CASE("the commands have what a policy needs", "[sim]") {
   // A placement of a user's own is no router's.
   CHECK_FALSE(has(said({run_of("fcfs", 1, "own"), other}), "Router"));
   // Prompts are bounded as they were.
-  CHECK(has(said({run_of("sarathi", 1), other}), "{\"policy\": \"fcfs\", \"prefill_budget\": "));
+  CHECK(has(said({run_of("sarathi", 1), other}), "{\"policy\": \"fcfs\", \"step_s\": 0.05}"));
 
   SECTION("the end of reasoning, to phases") {
     const std::string pascal = said({reasoning(run_of("pascal", 1, "pascal")), other});

@@ -146,7 +146,7 @@ class commands {
     // Turns in a circle, as here.
     if (what_.scheduler == "round_robin") options_.emplace_back("fewest_quanta_first", "false");
     if (what_.policy == "ranked") options_.emplace_back("threshold", "Infinity");
-    if (what_.policy == "sarathi") add_bound(due_first_config{}.step_s);
+    if (what_.policy == "sarathi") options_.emplace_back("step_s", fmt::format("{}", due_first_config{}.step_s));
     const bool is_due_first = what_.policy == "due-first";
     // As JSON for Python.
     const auto said = [](double x) { return std::isinf(x) ? std::string{"Infinity"} : fmt::format("{}", x); };
