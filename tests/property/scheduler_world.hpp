@@ -152,7 +152,11 @@ class scheduler_world {
     if constexpr (requires { s.urgent_at; }) std::get<2>(p) = s.urgent_at.seconds();
     if constexpr (requires { s.rank; }) std::get<3>(p) = static_cast<double>(s.rank);
     if constexpr (requires { s.quantum_used; }) std::get<3>(p) = static_cast<double>(s.quantum_used.count());
-    if constexpr (requires { s.level; }) std::get<4>(p) = s.level;
+    if constexpr (requires { s.service; }) {
+      std::get<3>(p) = s.level;
+    } else if constexpr (requires { s.level; }) {
+      std::get<4>(p) = s.level;
+    }
     if constexpr (requires { s.boosted; }) std::get<4>(p) = s.boosted;
     std::get<5>(p) = r.state().carried;
     return p;
