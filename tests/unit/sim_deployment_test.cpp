@@ -171,7 +171,7 @@ TEST_CASE("the commands have what a policy needs", "[sim]") {
   }
   SECTION("of unlike instances, numbers are of the first kind") {
     const sim::setting unlike{.instances = "2xh100-96gb-qwen-32b,2xh100-96gb-qwen-32b"};
-    CHECK(has(said({run_of("sarathi", 1), other}, unlike), "are those of the first kind of instance.\n"));
+    CHECK(has(said({run_of("due-first", 1), other}, unlike), "are those of the first kind of instance.\n"));
     CHECK_FALSE(has(said({run_of("fcfs", 1), other}, unlike), "first kind"));
   }
 }
