@@ -62,9 +62,10 @@ for line in text.split("\n"):
     heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
     if heading:
         anchor = slug(heading.group(1), seen)
+        # Doxygen 1.9 shows the marks of code in the tree of pages, and in a heading that has a label.
+        line = line.replace("`", "")
         if not first:  # a label on the first would rename the page
-            # Doxygen 1.9 shows the marks of code in a heading that has a label.
-            line = line.replace("`", "") + f" {{#{label(page, anchor)}}}"
+            line += f" {{#{label(page, anchor)}}}"
         first = False
     out.append(line)
 sys.stdout.write("\n".join(out))
