@@ -26,7 +26,7 @@ def label(path, anchor):
 
 
 def plain(text):
-    """A link's text as Doxygen shows it when the link leads to a heading: it knows no code there."""
+    """The text of a link to a page, in which Doxygen knows no code."""
     return text.replace("`", "").replace("--", "\\--")
 
 
@@ -53,7 +53,7 @@ def turned(match):
         name = os.path.join(name, "README.md")
         path = os.path.join(path, "README.md")
     if path.endswith(".md") or not os.path.exists(path):
-        return f"[{plain(text)}](#{label(path, anchor)})" if anchor else f"[{text}]({name})"
+        return f"[{plain(text)}]({'#' + label(path, anchor) if anchor else name})"
     copy = os.path.join("files", os.path.relpath(path, root))
     os.makedirs(os.path.dirname(os.path.join(site, copy)), exist_ok=True)
     if os.path.isdir(path):
