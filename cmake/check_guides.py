@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """check_guides.py ROOT [--self-test]
 
-Checks the guides, docs/*.md under ROOT, and the notes in docs/design/.
+Checks the guides, docs/*.md under ROOT, and other pages (FOLDERS, OTHERS).
 
 Length: a guide has at most WORDS words, code and tables included.
 Pictures: a guide has at least one, except the pages that are tables alone (TABLES).
-Words: no guide and no note uses a word for people (PEOPLE) for requests and programs. Not checked: code, targets of
+Words: no page uses a word for people (PEOPLE) for requests and programs. Not checked: code, targets of
 links, and what stands in double quotes.
-Cells: a table cell has at most CELL characters. Not checked: lines in code.
+Cells: a table cell has at most CELL characters. Not counted: targets of links. Not checked: lines in code.
 Sentences: check_words.py says what is wrong with one, by the rule for comments. Headings and tables are not read.
 
 --self-test: the guides pass, and every change that the check is for makes a guide fail.
@@ -24,7 +24,9 @@ from check_words import comment_errors  # noqa: E402
 
 WORDS = 2500
 CELL = 160
-TABLES = ("index.md", "terms.md", "vllm_models.md")
+TABLES = ("docs/index.md", "docs/terms.md", "docs/vllm_models.md")
+FOLDERS = ("docs/design", "examples")
+OTHERS = ("README.md", "CHANGELOG.md", "python/README.md")
 PEOPLE = "who whom whose whoever whomever nobody anybody everybody somebody he him his".split()
 
 PICTURE = re.compile(r"!\[[^\]]+\]\([^)\s]+\.(svg|png)\)")
@@ -61,30 +63,33 @@ def errors_of(name, text, is_guide=True):
     if is_guide:
         words = len(text.split())
         if words > WORDS:
-            errors.append(f"docs/{name} has {words} words; at most {WORDS} are allowed: split it")
+            errors.append(f"{name} has {words} words; at most {WORDS} are allowed: split it")
         if name not in TABLES and not PICTURE.search("\n".join(lines)):
-            errors.append(f"docs/{name} has no picture")
+            errors.append(f"{name} has no picture")
     for number, line in enumerate(prose(lines), 1):
         for word in PERSON.findall(line):
-            errors.append(f"docs/{name}:{number}: '{word}' is for people: say it, which, that, none or all")
+            errors.append(f"{name}:{number}: '{word}' is for people: say it, which, that, none or all")
     for number, what in comment_errors(sentences(lines)):
         if not what.startswith('"'):  # PEOPLE is checked above
-            errors.append(f"docs/{name}:{number}: {what}")
+            errors.append(f"{name}:{number}: {what}")
     for number, line in enumerate(lines, 1):
-        for cell in cells(line):
+        for cell in cells(re.sub(r"\]\([^)\s]*\)", "]", line)):
             if len(cell) > CELL:
-                errors.append(f"docs/{name}:{number}: a cell has {len(cell)} characters, more than {CELL}: {cell[:40]}...")
+                errors.append(f"{name}:{number}: a cell has {len(cell)} characters, more than {CELL}: {cell[:40]}...")
     return errors
 
 
 def pages_of(root):
-    """(name below docs/, text, whether it is a guide) of each page that is checked."""
-    for folder, is_guide in (("", True), ("design", False)):
-        path = os.path.join(root, "docs", folder)
-        for name in sorted(os.listdir(path) if os.path.isdir(path) else []):
-            if name.endswith(".md"):
-                with open(os.path.join(path, name), encoding="utf-8") as f:
-                    yield os.path.join(folder, name), f.read(), is_guide
+    """(path below ROOT, text, whether it is a guide) of each page that is checked."""
+    names = [os.path.join("docs", name) for name in sorted(os.listdir(os.path.join(root, "docs")))]
+    guides = [name for name in names if name.endswith(".md")]
+    others = [name for name in OTHERS if os.path.exists(os.path.join(root, name))]
+    for folder in FOLDERS:
+        for path, _, files in os.walk(os.path.join(root, folder)):
+            others += [os.path.relpath(os.path.join(path, file), root) for file in sorted(files) if file.endswith(".md")]
+    for name in guides + others:
+        with open(os.path.join(root, name), encoding="utf-8") as f:
+            yield name, f.read(), name in guides
 
 
 def self_test(pages):
@@ -93,7 +98,7 @@ def self_test(pages):
 
     def must(fail, what, name, text, is_guide=True):
         if bool(errors_of(name, text, is_guide)) != fail:
-            missed.append(f"docs/{name}: {what}: {'not seen' if fail else 'seen'}")
+            missed.append(f"{name}: {what}: {'not seen' if fail else 'seen'}")
 
     changes = 0
     for name, text, is_guide in pages:

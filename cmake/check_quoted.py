@@ -33,8 +33,6 @@ FENCE = re.compile(r"^```(\w*)\s*$")
 MEASURED = [
     (re.compile(r"planned in [\d.]+ ms"), "planned in _ ms"),
     (re.compile(r"(validation tau-b [\d.]+), [\d.]+ s\b"), r"\1, _ s"),
-    # The last column of `plan --compare` is the time that a method took.
-    (re.compile(r"^((?:exact|bucketed|merge|chain|flat) .*[+-][\d.]+ %) +[\d.]+$"), r"\1 _"),
 ]
 
 

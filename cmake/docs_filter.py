@@ -4,7 +4,8 @@
 
 Doxygen's filter for pages. It prints the page, with its links to files that are no pages (sources, pictures) turned to
 copies in $TESSERA_DOCS_OUTPUT/html/files, which it makes. Headings are labelled, so that links to them, which are
-written for GitHub, work. Run from the project's root.
+written for GitHub, work. Doxygen 1.9 shows the asterisks of emphasis around code, and takes `a' for a quote. So such
+emphasis becomes tags, and code with a single quote gets two marks on each side. Run from the project's root.
 """
 import os
 import re
@@ -24,11 +25,27 @@ def label(path, anchor):
     return re.sub(r"\W", "_", f"{os.path.relpath(path, root)}__{anchor}")
 
 
+def plain(text):
+    """The text of a link to a page, in which Doxygen knows no code."""
+    return text.replace("`", "").replace("--", "\\--")
+
+
+def emphasis(match):
+    """Bold text as a tag; code by itself, as it is."""
+    return f"<b>{match.group(2)}</b>" if match.group(2) else match.group(0)
+
+
+def code(match):
+    """Code with a single quote between two marks."""
+    marks, text = match.groups()
+    return f"``{text}``" if marks == "`" and "'" in text else match.group(0)
+
+
 def turned(match):
-    target = match.group(1)
+    text, target = match.groups()
     name, _, anchor = target.partition("#")
     if not name:
-        return f"](#{label(page, anchor)})"
+        return f"[{plain(text)}](#{label(page, anchor)})"
     if re.match(r"[a-z][a-z0-9+.-]*:", name):
         return match.group(0)
     path = os.path.normpath(os.path.join(os.path.dirname(page), name))
@@ -36,14 +53,14 @@ def turned(match):
         name = os.path.join(name, "README.md")
         path = os.path.join(path, "README.md")
     if path.endswith(".md") or not os.path.exists(path):
-        return f"](#{label(path, anchor)})" if anchor else f"]({name})"
+        return f"[{plain(text)}]({'#' + label(path, anchor) if anchor else name})"
     copy = os.path.join("files", os.path.relpath(path, root))
     os.makedirs(os.path.dirname(os.path.join(site, copy)), exist_ok=True)
     if os.path.isdir(path):
         shutil.copytree(path, os.path.join(site, copy), dirs_exist_ok=True)
     else:
         shutil.copyfile(path, os.path.join(site, copy))
-    return f"]({copy})"
+    return f"[{text}]({copy})"
 
 
 with open(page, encoding="utf-8") as f:
@@ -58,13 +75,20 @@ for line in text.split("\n"):
     if fence:
         out.append(line)
         continue
-    line = re.sub(r"\]\(([^)\s]+)\)", turned, line)
+    line = re.sub(r"\[([^\[\]]*)\]\(([^)\s]+)\)", turned, line)
     heading = re.match(r"#{1,6}\s+(.*?)\s*#*$", line)
     if heading:
         anchor = slug(heading.group(1), seen)
+        # Doxygen 1.9 shows the marks of code in the tree of pages, and in a heading that has a label.
+        line = line.replace("`", "")
         if not first:  # a label on the first would rename the page
-            # Doxygen 1.9 shows the marks of code in a heading that has a label.
-            line = line.replace("`", "") + f" {{#{label(page, anchor)}}}"
+            line += f" {{#{label(page, anchor)}}}"
         first = False
     out.append(line)
-sys.stdout.write("\n".join(out))
+text = "\n".join(out)
+for part in re.split(r"(^ *```.*?^ *```$)", text, flags=re.DOTALL | re.MULTILINE):
+    if not part.lstrip().startswith("```"):
+        part = re.sub(r"(`+)(?!`).*?\1|\*\*((?:`[^`\n]*`|(?!\n\n)[^*`])+)\*\*", emphasis, part)
+        part = re.sub(r"^\*(?=[`|])((?:(?!\n\n).)+)\*$", r"<i>\1</i>", part, flags=re.DOTALL | re.MULTILINE)
+        part = re.sub(r"(`+)(?!`)(.*?)(?<!`)\1(?!`)", code, part, flags=re.DOTALL)
+    sys.stdout.write(part)

@@ -345,7 +345,7 @@ void add_decoder(CLI::App& app, arguments& a) {
   for (const model_shape& s : model_shapes()) shapes += " " + s.name;
   app.add_option("--shape", a.shape, shapes)->capture_default_str();
   app.add_option("--weights", a.weights, "a folder with safetensors files, or such a file (default: random weights)");
-  app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  app.add_option("--seed", a.seed, "seed of all random draws")->capture_default_str();
   app.add_option("--split", a.split, "how attention cuts sequences")
       ->check(CLI::IsMember({"balanced", "uniform"}))
       ->capture_default_str();

@@ -465,7 +465,7 @@ int main(int argc, char** argv) {
   app.add_option("--load", a.load, "instead of prompts: number of made-up requests");
   app.add_option("--write-trace", a.write_trace, "write the made-up requests as a trace for replay");
   app.add_option("--rate", a.rate, "mean arrivals per second (default: all at once, or as in the trace)");
-  app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  app.add_option("--seed", a.seed, "seed of all random draws")->capture_default_str();
   app.add_option("--max-output", a.max_output, "most tokens that a prompt may generate")->capture_default_str();
   app.add_option("--end-of-reasoning", a.end_of_reasoning,
                  "the token that ends reasoning (default: </think>, if the model has it)");

@@ -181,7 +181,7 @@ def options(words: list[str]) -> argparse.Namespace:
     )
     p.add_argument("--prefill", type=int, default=0, help="replicas that only compute prompts; the others only decode")
     p.add_argument("--record", help="a file for all events and actions; python -m tessera.fleet replay reads it")
-    p.add_argument("--settings", default="{}", help="JSON: more of tessera.fleet.Runtime's")
+    p.add_argument("--settings", default="{}", help="JSON: further arguments of tessera.fleet.Runtime")
     p.add_argument(
         "--moves",
         action="store_true",
@@ -202,7 +202,7 @@ def options(words: list[str]) -> argparse.Namespace:
     p.add_argument(
         "--engine-options",
         default="{}",
-        help="JSON: more of vLLM's EngineArgs, or of FakeEngine's",
+        help="JSON: further members of vLLM's EngineArgs, or arguments of FakeEngine",
     )
     p.add_argument("--longest", type=int, default=2048, help="tokens of a prompt and its answer")
     p.add_argument(
@@ -224,7 +224,7 @@ def options(words: list[str]) -> argparse.Namespace:
     )
     p.add_argument("--first", type=float, default=120.0, help="the same before the first token")
     p.add_argument("--period", type=float, default=0.5, help="seconds between reports")
-    p.add_argument("--cpus", type=float, default=0.1, help="of a replica, as Ray counts")
+    p.add_argument("--cpus", type=float, default=0.1, help="CPUs of a replica, for Ray")
     p.add_argument("--gpus", type=float, default=0.0)
     p.add_argument("--host", default="127.0.0.1")
     p.add_argument("--port", type=int, default=8000)
@@ -240,7 +240,7 @@ def options(words: list[str]) -> argparse.Namespace:
     for name in ("settings", "engine_options", "planner"):
         try:
             if not isinstance(json.loads(getattr(o, name) or "{}"), dict):
-                raise ValueError("it is no object")
+                raise ValueError("it is not a JSON object")
         except ValueError as error:
             p.error(f"--{name.replace('_', '-')} is JSON, an object: {error}")
     try:

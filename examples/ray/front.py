@@ -144,7 +144,7 @@ async def watch(
                 except Exception as error:
                     # Others are well. It may have a place later: when one that leaves has ended its requests.
                     if name not in told:
-                        logger.warning("%s does not join, or its report is none", name, exc_info=error)
+                        logger.warning("%s does not join, or its report is invalid", name, exc_info=error)
                     told.add(name)
             now = router.now()
             seen.update((name, now) for name in known if name in seen)
@@ -160,7 +160,7 @@ async def watch(
             told &= {*known}
             router.tick()
         except Exception as error:
-            logger.warning("watching replicas failed, and goes on", exc_info=error)
+            logger.warning("watching replicas failed once and continues", exc_info=error)
         await asyncio.sleep(period)
 
 

@@ -197,7 +197,7 @@ def read(body: Any, b: Backend, chat: bool) -> Asked:
         raise Mistake(f"the model `{model}` does not exist; there is `{b.model}`", 404, "model")
     for name, value in (only_chat if chat else only).items():
         if body.get(name) not in (None, value):
-            raise Mistake(f"{name} is not supported but as {json.dumps(value)}", param=name)
+            raise Mistake(f"{name} must be {json.dumps(value)}: other values are not supported", param=name)
     ids = read_messages(body, b) if chat else read_prompt(body, b)
     if not ids:
         raise Mistake("the prompt is empty", param="prompt")

@@ -297,7 +297,9 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     asked.routers = *routers;
     asked.report_interval = report_s;
   }
-  if (!slo.empty() && (ttft || tpot)) throw sim::usage_error{"slo promises as ttft and tpot do: say one of them"};
+  if (!slo.empty() && (ttft || tpot)) {
+    throw sim::usage_error{"slo and ttft or tpot exclude each other: both set objectives"};
+  }
   const std::vector<sim::slo_bound> bounds = slo.empty() ? std::vector<sim::slo_bound>{} : sim::parse_slo(slo);
   const std::vector<sim::machines> cluster = sim::machines_of(asked);
   sim::cluster_options options = sim::size_cluster(asked, cluster, rows, 1);
@@ -346,7 +348,8 @@ nb::dict replay(const std::string& policy, const numbers& arrival, const numbers
     told->finish(result);
     if (told->is_outside()) {
       const auto [from, to] = told->range();
-      throw sim::usage_error{fmt::format("nothing happens then: the run is from {:.3f} s to {:.3f} s", from, to)};
+      throw sim::usage_error{
+          fmt::format("nothing happens at that time: the run is from {:.3f} s to {:.3f} s", from, to)};
     }
     out["explained"] = told->json().dump();
     out["timeline_text"] = told->text();

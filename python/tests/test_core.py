@@ -219,7 +219,7 @@ def test_refusals() -> None:
     assert isinstance(e.add(Request("b", [1] * 64, 5)), int)
     with pytest.raises(ValueError, match="must be lists"):
         e.core.submit(Request("c", [1], 5), {}, 0.0) if False else e.add(Request("c", [1], 5), prompt=9)
-    with pytest.raises(RuntimeError, match="as many steps as can be are under way"):
+    with pytest.raises(RuntimeError, match="the most steps are in flight"):
         e.plan()
         e.plan()
 
@@ -329,7 +329,7 @@ def test_two_steps_are_under_way() -> None:
     second, _, _, ids, _, _, _, computed, outputs, *_ = e.plan()
     # The token that the first one samples is known to the runner only.
     assert (second, ids, computed, outputs) == ({"a": 1}, ["a"], [40], [1])
-    with pytest.raises(RuntimeError, match="as many steps as can be are under way"):
+    with pytest.raises(RuntimeError, match="the most steps are in flight"):
         e.plan()
     e.answer(first, {"a": [7]})
     third, _, _, _, _, _, _, computed, outputs, *_ = e.plan()

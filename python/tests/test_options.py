@@ -67,8 +67,8 @@ def test_numbers_are_taken_as_they_are_meant() -> None:
         ({"score": "a:b"}, "fcfs has no use for score; these have: due_first, pars"),
         ({"policy": "pars", "score": "nothing"}, 'score must name a function of a request, as "module:function"'),
         ({"policy": "pars", "score": 4}, "score must name a function"),
-        ({"policy": "pars", "score": "no.such.module:f"}, "could not be had: No module named 'no'"),
-        ({"policy": "pars", "score": "math:no_such"}, "could not be had"),
+        ({"policy": "pars", "score": "no.such.module:f"}, "could not be imported: No module named 'no'"),
+        ({"policy": "pars", "score": "math:no_such"}, "could not be imported"),
         ({"policy": "pars", "score": "math:pi"}, "'math:pi' is a float"),
     ],
 )

@@ -168,7 +168,7 @@ def test_options_name_a_model(tmp_path: Path) -> None:
         ),
         ({"policy": "pars", "model": __file__}, "test_rank.py: the model cannot be used: it is not a model file"),
         ({"policy": "pars", "model": str(path), "model_reads": "bytes"}, 'model_reads must be "tokens" or "text"'),
-        ({"policy": "pars", "model_reads": "text"}, "there is no model"),
+        ({"policy": "pars", "model_reads": "text"}, "model_reads needs model"),
         ({"policy": "pars", "model": str(path), "score": "math:sqrt"}, "score or model, not both"),
     ]:
         with pytest.raises(OptionsError, match=message):

@@ -273,7 +273,7 @@ def test_why() -> None:
     assert second is not None and all(2.0 <= e["at_s"] < 3.0 for e in second["events"])
     with pytest.raises(ValueError, match="there is no request 200 to explain: they are 0 to 199"):
         sim.replay("fcfs", load, instances=2, explain=200)
-    with pytest.raises(ValueError, match="nothing happens then: the run is from"):
+    with pytest.raises(ValueError, match="nothing happens at that time: the run is from"):
         sim.replay("fcfs", load, instances=2, explain=1e6)
 
 

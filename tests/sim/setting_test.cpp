@@ -157,7 +157,7 @@ TEST_CASE("setting: a refusal names what was set as its user wrote it") {
     CHECK(refused(w.what, spelling::names) == w.names);
   }
   CHECK(refused({.faults = {"die:8@1"}}, spelling::options) ==
-        "the fault 'die:8@1' is of no instance: they are 0 to 7");
+        "the fault 'die:8@1' names an instance that does not exist: they are 0 to 7");
   CHECK(refused({}, spelling::options).empty());
   CHECK(refused({}, spelling::names).empty());
 }

@@ -43,11 +43,11 @@ P
 
 # What says nothing to a policy, and what does not happen, is said.
 run --policy fcfs,distserve --requests 50 --pools 5/3 --fault die:3@1e6 --json missed.json > remarks.txt
-grep -qx -- '--pools says nothing to fcfs: it has no pools.' remarks.txt || fail "no word about pools: $(cat remarks.txt)"
+grep -qx -- '--pools has no effect on fcfs: it has no pools.' remarks.txt || fail "no word about pools: $(cat remarks.txt)"
 grep -q 'did not happen: fcfs 1, distserve 1' remarks.txt || fail "no word about a fault: $(cat remarks.txt)"
 grep -q '"missed": 1' missed.json || fail "a fault that did not happen is not in the JSON"
 run --requests 50 > remarks.txt
-grep -q 'says nothing\|did not happen\|J per' remarks.txt && fail "remarks about nothing: $(cat remarks.txt)"
+grep -q 'has no effect\|did not happen\|J per' remarks.txt && fail "remarks about nothing: $(cat remarks.txt)"
 
 # Energy, where the profile has power: devices that draw the same at all times are a matter of time alone.
 "$replay" --print-profile h100-96gb-qwen-32b > plain.json

@@ -412,13 +412,13 @@ inline void run(const arguments& a) {
     throw sim::usage_error{"name one of --lengths FILE.csv, planned as if all were in flight, and --trace FILE.csv"};
   }
   if (asked.trace.empty() && (asked.rate || asked.rate_scale)) {
-    throw sim::usage_error{"--rate and --rate-scale are of a --trace"};
+    throw sim::usage_error{"--rate and --rate-scale need --trace"};
   }
   if (asked.trace.empty() && (asked.run || !asked.time_unit.empty())) {
-    throw sim::usage_error{"--run and --time-unit are of a --trace"};
+    throw sim::usage_error{"--run and --time-unit need --trace"};
   }
   if (asked.trace.empty() && !a.cost.empty() && asked.profile != sim::default_profile) {
-    throw sim::usage_error{"--cost has the prices, so --profile says nothing"};
+    throw sim::usage_error{"--cost has the prices, so --profile has no effect"};
   }
   const std::string& input = asked.trace.empty() ? a.lengths : asked.trace;
   std::optional<tool::picture> image;
@@ -527,7 +527,7 @@ inline int main(int argc, char** argv) {
   app.add_option("--rate-scale", a.setting.rate_scale, "factor on the trace's own rate");
   app.add_option("--hash-tokens", a.setting.hash_tokens,
                  "tokens of the prompt that each of a trace's hash_ids stands for; without: 512, or 16 in Bailian's");
-  app.add_option("--time-unit", a.setting.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
+  app.add_option("--time-unit", a.setting.time_unit, "unit of arrivals that are numbers: s, ms, us or ns");
   app.add_option("--run", a.setting.run, "which run of a benchmark's file, from 1; without: the last");
   app.add_option("--instances", a.instances, "engine instances")->required();
   app.add_option("--cost", a.cost, "JSON with the prices of a batch and of a transfer (default: fitted to --profile)");

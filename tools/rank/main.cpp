@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     command.add_option("--bits", a.bits, "2^bits buckets for the text")
         ->check(CLI::Range(8u, 24u))
         ->capture_default_str();
-    command.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+    command.add_option("--seed", a.seed, "seed of all random draws")->capture_default_str();
   };
 
   CLI::App& train = *app.add_subcommand("train", "learns a model and writes it to a file");

@@ -61,11 +61,11 @@ inline void add_load_options(CLI::App& app, sim::setting& a) {
   app.add_option("--rate-scale", a.rate_scale, "factor on the workload's own rate");
   app.add_option("--requests", a.requests,
                  fmt::format("number of requests (a built-in workload: {}, a trace: all)", sim::default_requests));
-  app.add_option("--seed", a.seed, "of everything that is drawn")->capture_default_str();
+  app.add_option("--seed", a.seed, "seed of all random draws")->capture_default_str();
   app.add_option("--hash-tokens", a.hash_tokens,
                  "tokens of the prompt that each of a trace's hash_ids stands for; without: 512, "
                  "or 16 in Bailian's");
-  app.add_option("--time-unit", a.time_unit, "of a trace's arrivals that are numbers: s, ms, us or ns");
+  app.add_option("--time-unit", a.time_unit, "unit of arrivals that are numbers: s, ms, us or ns");
   app.add_option("--run", a.run, "which run of a benchmark's file, from 1; without: the last");
   app.add_option(
       "--slo", a.slo,

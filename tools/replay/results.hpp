@@ -39,7 +39,7 @@ inline std::string name_own_placements(const std::vector<sim::policy>& policies)
     if (!p.placement.empty()) own.push_back(p.name);
   }
   if (own.empty()) return {};
-  return fmt::format("--placement says nothing to {}: placement is part of what {}.\n", fmt::join(own, ", "),
+  return fmt::format("--placement has no effect on {}: placement is part of what {}.\n", fmt::join(own, ", "),
                      own.size() == 1 ? "it is" : "they are");
 }
 
@@ -50,7 +50,7 @@ inline std::string name_undivided(const std::vector<sim::policy>& policies) {
     if (p.pools == 0) whole.push_back(p.name);
   }
   if (whole.empty()) return {};
-  return fmt::format("--pools says nothing to {}: {} no pools.\n", fmt::join(whole, ", "),
+  return fmt::format("--pools has no effect on {}: {} no pools.\n", fmt::join(whole, ", "),
                      whole.size() == 1 ? "it has" : "they have");
 }
 

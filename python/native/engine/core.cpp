@@ -75,7 +75,9 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   lookahead_ = whole("lookahead");
   settings_.limits.slots_ahead = ts::tokens{whole("slots_ahead")};
   const std::int64_t ahead = whole("hash_lookahead");
-  if (settings_.limits.slots_ahead < ts::tokens{} || ahead < 0) throw nb::value_error("slots or hashes ahead are none");
+  if (settings_.limits.slots_ahead < ts::tokens{} || ahead < 0) {
+    throw nb::value_error("slots_ahead and hash_lookahead must not be negative");
+  }
   hash_lookahead_ = static_cast<std::size_t>(ahead);
   settings_.least_left = ts::tokens{whole("prompt_ahead")};
   drafts_of_batch_ = get<std::vector<std::int64_t>>(options, "drafts_of_batch");
@@ -334,7 +336,9 @@ void core::arrived(std::uint32_t slot, std::int64_t n) {
 /// A request that has its KV goes on, or ends if it is to.
 void core::admit(const arrival& a) {
   request& r = *a.who;
-  if (planner_->arrived(r, a.there) != ts::status::ok) throw std::runtime_error("KV has arrived and is of no use");
+  if (planner_->arrived(r, a.there) != ts::status::ok) {
+    throw std::runtime_error("KV arrived for a request that does not wait for it");
+  }
   r.loading = false;
   --loading_;
   if (r.dead) --unwanted_;

@@ -16,7 +16,7 @@ namespace tessera_python {
 
 nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills) {
   if (in_flight_.size() == settings_.limits.plans_in_flight) {
-    throw std::runtime_error("as many steps as can be are under way: an output must come before the next is planned");
+    throw std::runtime_error("the most steps are in flight: commit one before the next is planned");
   }
   if (tuned_) retune();
   // Not just after another step was planned: requests that stand aside do so for one more.

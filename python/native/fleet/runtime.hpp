@@ -62,7 +62,7 @@ class event_value {
       const std::string n = nb::str(name).c_str();
       const std::string v =
           nb::isinstance<nb::bool_>(value) ? (nb::cast<bool>(value) ? "1" : "0") : std::string{nb::str(value).c_str()};
-      if (v.find(' ') != v.npos) refuse(n + " is no value of an event");
+      if (v.find(' ') != v.npos) refuse(n + " is not a value of an event: it has a blank");
       text_ += " " + n + "=" + v;
     }
     fleet::event bare{.at_s = e_.at_s, .what = e_.what};
@@ -185,7 +185,7 @@ class runtime {
                                        .token_s = real(std::get<2>(decode_cost), "decode_cost[2]", 0, 1)}},
                   .prefixes = prefixes} {
     if (!(theta > 0 && theta <= 1)) refuse("theta is above 0 and at most 1");
-    if (router >= routers) refuse("router is one of the routers: from 0 to " + std::to_string(routers - 1));
+    if (router >= routers) refuse("router must be from 0 to " + std::to_string(routers - 1));
     const std::size_t held = settings_.requests;
     const auto on_their_way = static_cast<std::size_t>(whole(moving, "moving", 1, 1 << 16));
     const fleet::runtime_settings how{.book = {.block_size = settings_.block_size,
@@ -237,7 +237,7 @@ class runtime {
               .is = reasons ? ts::phase::reasoning : ts::phase::answering,
               .calls_tools = calls_tools,
               .movable = movable};
-    if (request == fleet::no_request) refuse("this number is no request's");
+    if (request == fleet::no_request) refuse("this number is reserved for no request");
     if (e.asks.length() > ts::headroom::longest_prompt) refuse("prompt and generated are too long together");
     fleet::event offer{.at_s = e.at_s, .what = fleet::event_kind::offers};
     nb::list actions;  // Alarms ring with the first of these events.

@@ -207,7 +207,7 @@ async def test_a_replica_dies_while_it_takes_its_role() -> None:
 async def test_without_a_planner_the_layout_stays(caplog: pytest.LogCaptureFixture) -> None:
     f = Fleet(3, controller="due-first")
     await traffic(f, 150, random.Random(3), 10.0)
-    assert [r.getMessage() for r in caplog.records] == ["due-first asks for plans, which nothing makes here"]
+    assert [r.getMessage() for r in caplog.records] == ["due-first asks for plans, and the router has no planner"]
     assert [e.told for e in f.engines] == [{}] * 3
     await f.settle()
 

@@ -83,7 +83,7 @@ async def one_request(r: Router, seed: int) -> None:
         ({"controller": "splitwise"}, "splitwise has no pools"),
         ({"controller": "phasor"}, "phasor has no pools"),
         ({"controller": "phi", "epoch": 1.0}, "phi has no pools"),
-        ({"controller": "stages"}, "stages has no stages: every replica serves all lengths"),
+        ({"controller": "stages"}, "stages has one stage: every replica serves all lengths"),
         ({"controller": "least-load"}, None),
     ],
 )

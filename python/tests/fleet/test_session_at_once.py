@@ -208,7 +208,7 @@ async def test_what_is_no_piece_fails_its_engine() -> None:
         r = Router()
         for i in range(3):
             r.add(f"e{i}", Says(wrong), 100)
-        with pytest.raises(Died, match="no piece of an answer"):
+        with pytest.raises(Died, match="is not a fleet.Piece"):
             async for _ in r.stream(prompt(1, 30), 3):
                 pass
         assert len(r.book) == 0

@@ -58,7 +58,7 @@ fault parse_fault(std::string_view text) {
   } else if (kind == "slow") {
     f.kind = fault_kind::slows;
   } else if (kind != "die") {
-    throw wrong("is of no kind that there is");
+    throw wrong("is of an unknown kind");
   }
   std::string_view rest = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
   const auto number = [&](auto& to, std::string_view what) {

@@ -19,7 +19,7 @@ namespace published {
 policy vtc() {
   return make_policy<iteration_scheduler<request, order::fcfs, preempt::swap, admit::watermark, kv_store,
                                          kv::csr_tables, gate::fair_tenants>>(
-      "vtc", "VTC: of the tenants with requests that wait the one that has been given least starts next");
+      "vtc", "VTC: the waiting tenant that has been given least starts next");
 }
 
 policy dlpm() {

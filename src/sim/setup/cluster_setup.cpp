@@ -42,7 +42,8 @@ std::vector<machines> machines_of(const setting& a) {
   const std::vector<std::string_view> counts = split_list(a.instances);
   if (a.profile != default_profile &&
       std::all_of(counts.begin(), counts.end(), [](std::string_view c) { return c.find('x') != c.npos; })) {
-    throw usage_error{fmt::format("{} names the profile of each, so {} says nothing", instances, a.says("profile"))};
+    throw usage_error{
+        fmt::format("{} names the profile of each instance, so {} has no effect", instances, a.says("profile"))};
   }
   // A single number has one profile; in its text a comma separates nothing.
   const std::vector<std::string_view> profiles =
@@ -88,7 +89,8 @@ std::vector<fault> faults_of(const setting& a, std::size_t instances, std::span<
   for (const std::string& text : a.faults) {
     faults.push_back(parse_fault(text));
     if (faults.back().instance >= instances) {
-      throw usage_error{fmt::format("the fault {} is of no instance: they are 0 to {}", shown(text), instances - 1)};
+      throw usage_error{fmt::format("the fault {} names an instance that does not exist: they are 0 to {}", shown(text),
+                                    instances - 1)};
     }
   }
   const std::string mtbf = a.says("mtbf");

@@ -126,7 +126,7 @@ class output_folder {
  public:
   /// @throws output_error
   explicit output_folder(std::filesystem::path path) : path_{std::move(path)} {
-    if (path_ == "-") throw output_error{"a folder is needed, and - is none; ./- would be one"};
+    if (path_ == "-") throw output_error{"a folder is needed, and - is not one; write ./- for a folder of that name"};
     std::error_code failure;
     std::filesystem::path whole = std::filesystem::absolute(path_, failure).lexically_normal();
     if (!whole.has_filename()) whole = whole.parent_path();

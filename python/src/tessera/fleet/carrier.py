@@ -137,7 +137,7 @@ class Carrier:
                 )
         elif self.controller == "stages" and all((v["from"], v["to"]) == (0, None) for v in views):
             logger.warning(
-                "stages has no stages: every replica serves all lengths. Give each its lengths in Router.add"
+                "stages has one stage: every replica serves all lengths. Give each its lengths in Router.add"
             )
 
     def _carry_out(self, action: _fleet.Action) -> None:
@@ -171,7 +171,7 @@ class Carrier:
                 self._spawn(self._plan(self._planner, asked))
                 return
             if not self._cannot_plan:
-                logger.warning("%s asks for plans, which nothing makes here", self.controller)
+                logger.warning("%s asks for plans, and the router has no planner", self.controller)
             self._cannot_plan = True
             self._do(self._heard("planned", number=action.number))
         elif entry is not None:

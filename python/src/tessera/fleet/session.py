@@ -84,7 +84,7 @@ def _checked(piece: Any) -> Piece:
             tokens = [index(t) for t in piece.tokens]
             if not tokens or 0 <= min(tokens) <= max(tokens) <= largest_token:
                 return piece._replace(tokens=tokens)
-    raise Died(f"it said what is no piece of an answer: {piece!r:.200}")
+    raise Died(f"it sent what is not a fleet.Piece: {piece!r:.200}")
 
 
 class _Leg:

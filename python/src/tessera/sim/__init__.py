@@ -381,7 +381,7 @@ def report(runs: Iterable[Run]) -> str:
     to run the best policy in front of engines. ValueError for no run, or for one that was pickled."""
     reported = [run._reported for run in runs]
     if None in reported:
-        raise ValueError("a report is of runs of this process: one that was pickled has lost what a report reads")
+        raise ValueError("only a run of this process can be reported: one that was pickled lacks its records")
     return _sim.report(reported)
 
 
@@ -404,7 +404,7 @@ def sweep(
     if isinstance(policies, str):
         raise ValueError(f"policies is a list of names, not {policies!r}")
     if not isinstance(loads, Mapping) or not all(isinstance(load, Mapping) for load in loads.values()):
-        raise ValueError("loads is a dict of workloads, by whatever is to be told apart, such as their rates")
+        raise ValueError("loads is a dict of workloads by name, such as their rates")
     return _sweep([(key, policy, loads[key]) for key, policy in product(loads, list(policies))], workers, options)
 
 

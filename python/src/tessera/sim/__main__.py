@@ -18,7 +18,7 @@ _of_load: dict[str, tuple[type, str]] = {
     "rate": (float, "mean arrivals per second"),
     "rate_scale": (float, "with --trace: a factor on its rate"),
     "requests": (int, "number of requests (a built-in workload: 8000, a trace: all)"),
-    "seed": (int, "of everything that is drawn (1)"),
+    "seed": (int, "seed of all random draws (1)"),
 }
 _of_run: dict[str, tuple[type, str]] = {
     "instances": (int, "engine instances (8)"),

@@ -97,7 +97,7 @@ takes: Mapping[str, tuple[str, ...]] = {
 assert set(takes) == set(policies)
 
 #: For all policies: the most tokens of prompts in a step. A prompt with one token left counts as a decode.
-prefill_budget = Parameter(int, 0, 0, _TOKENS, "most tokens of prompts in a step; 0: as many as it has room for")
+prefill_budget = Parameter(int, 0, 0, _TOKENS, "most tokens of prompts in a step; 0: no limit")
 
 #: For all policies: how long prompts may make a step. What steps take is learned while they run.
 step_s = Parameter(float, 0.0, 0, 1e3, "seconds that a step may take for its prompts; 0: any time")
@@ -236,7 +236,7 @@ class Options:
             if given["model_reads"] not in ("tokens", "text"):
                 raise OptionsError(f'tessera: model_reads must be "tokens" or "text", not {given["model_reads"]!r}')
             if values.get("model") is None:
-                raise OptionsError("tessera: model_reads says what a model reads, and there is no model")
+                raise OptionsError("tessera: model_reads needs model")
             values["model_reads"] = given["model_reads"]
         if given.get("weights") is not None:
             if policy not in has_tenants:
@@ -295,7 +295,7 @@ def _function(name: Any) -> Callable[[Any], float]:
     try:
         function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # the module is the user's
-        raise OptionsError(f"tessera: {wanted}; {name!r} could not be had: {error}") from error
+        raise OptionsError(f"tessera: {wanted}; {name!r} could not be imported: {error}") from error
     if not callable(function):
         raise OptionsError(f"tessera: {wanted}; {name!r} is a {type(function).__name__}")
     return function
