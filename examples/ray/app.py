@@ -279,7 +279,10 @@ def start(words: list[str]) -> argparse.Namespace:
             include_dashboard=False,
         )
     serve.start(http_options={"host": o.host, "port": o.port})
-    serve.run(deploy(o), name="tessera", route_prefix="/")
+    try:
+        serve.run(deploy(o), name="tessera", route_prefix="/")
+    except RuntimeError as error:
+        raise SystemExit(f"{error}\nThe reason is in /tmp/ray/session_latest/logs/worker-*.err") from None
     for _ in range(600):
         with urllib.request.urlopen(f"http://{o.host}:{o.port}/fleet") as answer:
             if len(json.load(answer)["replicas"]) >= o.replicas:
@@ -291,6 +294,7 @@ def start(words: list[str]) -> argparse.Namespace:
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     o = start(sys.argv[1:])
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ray.init has taken it
     print(f"http://{o.host}:{o.port}/v1", flush=True)
     try:
         while True:

@@ -40,6 +40,7 @@ sim::summary run_of(std::string policy, double ttft_s, std::string placement = "
 sim::summary with_goodput(sim::summary s, double per_s) {
   s.slo.lines = {{.bound = sim::parse_slo("ttft_p99=1").front()}};
   s.slo.goodput_requests_per_s = per_s;
+  s.slo.met = true;
   return s;
 }
 sim::summary reasoning(sim::summary s) {
@@ -81,6 +82,10 @@ TEST_CASE("with objectives, the policy that meets most of them is taken", "[sim]
         "Better in that: sjf (5.000 per s), an oracle.");
   // If all meet them alike, they tell none apart.
   CHECK(has(said({fcfs, with_goodput(run_of("rr", 2), 3)}), "To deploy: fcfs. It has the lowest P99 TTFT"));
+  auto late = fcfs;
+  auto later = rr;
+  late.slo.met = later.slo.met = false;
+  CHECK(has(said({late, later}), "To deploy: rr, though no policy here meets the objectives. It has"));
 }
 
 TEST_CASE("the commands have what a policy needs", "[sim]") {
@@ -151,12 +156,12 @@ TEST_CASE("the commands have what a policy needs", "[sim]") {
     const std::string distserve = said({run_of("distserve", 1, "shortest queue"), other});
     CHECK(has(distserve, "Router(controller=\"distserve\")\n  Its add() is told prefill_budget="));
     CHECK(has(distserve, "and role=\"prefill\" of 2, role=\"decode\" of 2.\n"));
-    CHECK(has(distserve, "--scheduler fcfs --controller distserve --moves --prefill 2\n"));
+    CHECK(has(distserve, "--scheduler fcfs --controller distserve --moves --prefill 2 --prefill-budget "));
     const std::string phasor = said({run_of("phasor", 1, "Phi"), other}, {.instances = "8"});
     CHECK(has(phasor, "role=\"prefill\" of 3, role=\"decode\" of 3, elastic=True of 2.\n"));
     CHECK_FALSE(has(phasor, "Ray"));
     CHECK(has(said({run_of("splitwise", 1, "shortest queue"), other}, {.instances = "8", .pools = "2/6/0"}),
-              "--controller splitwise --moves --prefill 2\n"));
+              "--controller splitwise --moves --prefill 2 --prefill-budget "));
     sim::simulated_cluster planned = cluster_of({.instances = "8"});
     planned.pools["distserve"] = {.prefill = 1, .decode = 7, .mixed = 0};
     const std::vector<sim::replicates> rows{{run_of("distserve", 1)}, {other}};

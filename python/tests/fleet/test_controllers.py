@@ -454,7 +454,7 @@ def test_a_log_that_cannot_be_read_says_where_and_what_was_expected(
     lines = recorded.splitlines()
     lines[line - 1] = text
     log = tmp_path / "bad.log"
-    log.write_bytes("\n".join(lines).encode().replace(b"\\xff\\xfe", b"\xff\xfe"))
+    log.write_bytes("\n".join([*lines, ""]).encode().replace(b"\\xff\\xfe", b"\xff\xfe"))
     assert main(["replay", str(log)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith(f"{log}:{where}: expected ") and expected in said.err, said.err

@@ -222,3 +222,32 @@ def test_moments_in_a_log_do_not_go_back(tmp_path: Path) -> None:
     moments = [float(line.split()[0]) for line in log.read_text().splitlines() if line[0].isdigit()]
     assert moments == sorted(moments) and moments[0] > 0
     assert expected.read(log).unfinished == 0
+
+
+def test_a_last_line_that_is_cut_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its last number may be shorter than it was."""
+    log = tmp_path / "cut.log"
+    whole = "0 joined replica=0 number=1 capacity=2000\n1 arrived request=1 prompt=84\n"
+    log.write_text(whole + "2 arrived request=2 prompt=8")
+    with expected.open_log(log) as (_, happened):
+        assert [h.event.request for h in happened] == [None, 1]
+    assert [r.getMessage() for r in caplog.records] == [f"{log}: the last line is cut, and left out"]
+
+
+def test_a_router_that_starts_again_keeps_the_log_of_the_one_before(tmp_path: Path) -> None:
+    log = tmp_path / "fleet.log"
+    for controller in ("least-load", "phi"):
+        Router(controller=controller, record=log).close()
+    assert '"controller": "phi"' in log.read_text()
+    assert '"controller": "least-load"' in (tmp_path / "fleet.log.before").read_text()
+
+
+@virtual
+async def test_a_pool_that_nothing_leaves_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    r = Router(controller="distserve")
+    for name in ("a", "b"):
+        r.add(name, FakeEngine(name), 100, role="prefill", prefill_budget=9.0)
+    r._check_layout()
+    said = "distserve needs both prefill and decode; every replica has role='prefill'"
+    assert [record.getMessage() for record in caplog.records] == [said]
+    r.close()

@@ -222,11 +222,12 @@ class commands {
       }
     }
     std::string out = fmt::format("  In front of them: tessera.fleet.Router({}{})\n", arguments_of(router), costs);
+    if (what_.policy == "due-first") out += "  It needs: import tessera.fleet.planner, tessera.sim\n";
     bool on_ray = what_.on_ray;
     if (what_.by == front::pools) {
       const pool_sizes p = pools();
       out += roles_text(p);
-      ray += fmt::format(" --prefill {}", p.prefill);
+      ray += fmt::format(" --prefill {} --prefill-budget {:.6g}", p.prefill, prompt_tokens_in_time().first);
       on_ray = on_ray && p.mixed == 0;
     }
     if (reasons_) out += "  Its stream() is told end_of_reasoning=ID.\n";
@@ -245,14 +246,20 @@ class commands {
     }
     return out;
   }
-  /// How replicas join pools. What a prompt costs is measured in tokens: `alpha n^2 + beta n`, divided by `beta`.
-  [[nodiscard]] std::string roles_text(const pool_sizes& p) const {
+  /// How many prompt tokens a replica computes in time, and what a prompt's square adds. A prompt's cost is in tokens:
+  /// `alpha n^2 + beta n`, divided by `beta`.
+  [[nodiscard]] std::pair<double, double> prompt_tokens_in_time() const {
     const prefill_model model = calibrate_prefill(at_.options.instance.timer, ttft_target(at_.options.promised));
+    return {model.budget.peak_flops * model.budget.ttft.seconds() / model.cost.beta,
+            model.cost.alpha / model.cost.beta};
+  }
+  /// How replicas join pools.
+  [[nodiscard]] std::string roles_text(const pool_sizes& p) const {
+    const auto [budget, square] = prompt_tokens_in_time();
     return fmt::format(
         "  Its add() is told prefill_budget={:.6g}, prefill_square={:.3g}, and role=\"prefill\" of {}, "
         "role=\"decode\" of {}{}.\n",
-        model.budget.peak_flops * model.budget.ttft.seconds() / model.cost.beta, model.cost.alpha / model.cost.beta,
-        p.prefill, p.decode, p.mixed == 0 ? "" : fmt::format(", elastic=True of {}", p.mixed));
+        budget, square, p.prefill, p.decode, p.mixed == 0 ? "" : fmt::format(", elastic=True of {}", p.mixed));
   }
 
   const deployable& what_;
@@ -298,8 +305,13 @@ std::string format_deployment(std::span<const replicates> rows, const simulated_
     for (const std::size_t i : who) {
       if (i != taken) beside.emplace_back(name_of(i));
     }
-    std::string out = fmt::format("To deploy: {}. It {} {} ({}{}) of the policies here that run in vLLM{}.",
-                                  name_of(taken), beside.empty() ? "has" : "shares", m.said, all.cells[taken], m.unit,
+    const bool missed = std::ranges::any_of(rows, [](const replicates& r) { return !r.front().slo.lines.empty(); }) &&
+                        std::ranges::none_of(rows, [](const replicates& r) {
+                          return std::ranges::any_of(r, [](const summary& s) { return s.slo.met; });
+                        });
+    std::string out = fmt::format("To deploy: {}{}. It {} {} ({}{}) of the policies here that run in vLLM{}.",
+                                  name_of(taken), missed ? ", though no policy here meets the objectives" : "",
+                                  beside.empty() ? "has" : "shares", m.said, all.cells[taken], m.unit,
                                   beside.empty() ? "" : fmt::format(", with {}", detail::enumerate(beside)));
     std::vector<std::string> better;
     for (std::size_t i = 0; i != rows.size(); ++i) {

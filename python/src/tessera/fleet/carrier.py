@@ -129,12 +129,15 @@ class Carrier:
         self._layout_checked = True
         views = [self.book.view(n) for n in self._numbers]
         if self.controller in _pooled or self.epoch:
-            if all(v["role"] == "mixed" for v in views):
+            roles = {v["role"] for v in views}
+            if roles == {"mixed"}:
                 logger.warning(
                     "%s has no pools: every replica is mixed. Give some role='prefill' and others role='decode', "
                     "with a prefill_budget, in Router.add",
                     self.controller,
                 )
+            elif len(roles) == 1:
+                logger.warning("%s needs both prefill and decode; every replica has role=%r", self.controller, *roles)
         elif self.controller == "stages" and all((v["from"], v["to"]) == (0, None) for v in views):
             logger.warning(
                 "stages has one stage: every replica serves all lengths. Give each its lengths in Router.add"

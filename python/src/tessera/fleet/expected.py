@@ -496,6 +496,12 @@ def _remarks(e: Expectation) -> list[str]:
     if again or moved:
         none = f" With {' and '.join(placements)} the simulator moves none." if moved and placements else ""
         said.append(f"{again} requests were placed again after a failure, and {moved} moved.{none}")
+    never = sum(q._reasons for q in r.requests)
+    if never:
+        said.append(
+            f"{never} of {len(r.requests)} requests did not end their reasoning: their TTFT is that of their last "
+            "token. Is end_of_reasoning right?"
+        )
     if r.unfinished or r.empty:
         said.append("Requests that are left out had a part in the load, and are not simulated.")
     if r.overlaps:

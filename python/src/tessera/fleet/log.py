@@ -25,6 +25,9 @@ class Log:
     """A file of lines, which begins with how the router is set up."""
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any]) -> None:
+        # A router that starts again, as Ray does it, must not lose what was recorded.
+        if os.path.isfile(path) and os.path.getsize(path) > 0:
+            os.replace(path, f"{os.fspath(path)}.before")
         # The thread closes it.
         self._file = open(path, "wb", buffering=1 << 20)  # noqa: SIM115
         self._file.write((mark + json.dumps(dict(settings), sort_keys=True) + "\n").encode())

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from tessera import _fleet
 from tessera.fleet.log import mark
+
+logger = logging.getLogger(__name__)
 
 
 class BadLog(ValueError):
@@ -37,8 +41,22 @@ def open_log(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ite
         first = file.readline().rstrip("\n")
         if not first.startswith("#") and not isinstance(_fleet.parse(first), _fleet.Event):
             raise BadLog(path, 1, 1, f"{mark.strip()} and the settings, or an event")
-        lines = enumerate(itertools.chain([first], (line.rstrip("\n") for line in file)), 1)
+        lines = enumerate(itertools.chain([first], _whole(path, file)), 1)
         yield _settings(path, first), _events(path, lines)
+
+
+def _whole(path: object, file: Iterable[str]) -> Iterator[str]:
+    """The lines, except a last one that was cut: it may be another than was written."""
+    for line in file:
+        if not line.endswith("\n"):
+            _say_cut(path)
+            return
+        yield line[:-1]
+
+
+@functools.cache
+def _say_cut(path: object) -> None:
+    logger.warning("%s: the last line is cut, and left out", path)
 
 
 def _events(path: object, lines: Iterable[tuple[int, str]]) -> Iterator[Happened]:
