@@ -374,7 +374,7 @@ def test_pandas_takes_it() -> None:
         ({"routers": 1, "report_s": 0.0}, r"report_s is a number of seconds from 0.001 to 1e\+09, not 0"),
         ({"policy": "cascade-steady", "routers": 1}, "it knows no routers"),
         ({"slo": "ttft"}, "ttft"),
-        ({"slo": "ttft=1", "tpot": 1.0}, "say one of them"),
+        ({"slo": "ttft=1", "tpot": 1.0}, "exclude each other"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], message: str) -> None:

@@ -237,7 +237,7 @@ def test_a_last_line_that_is_cut_is_left_out(tmp_path: Path, caplog: pytest.LogC
 def test_a_router_that_starts_again_keeps_the_log_of_the_one_before(tmp_path: Path) -> None:
     log = tmp_path / "fleet.log"
     for controller in ("least-load", "phi"):
-        Router(controller=controller, record=log).close()
+        asyncio.run(Router(controller=controller, record=log).close())
     assert '"controller": "phi"' in log.read_text()
     assert '"controller": "least-load"' in (tmp_path / "fleet.log.before").read_text()
 
@@ -250,4 +250,4 @@ async def test_a_pool_that_nothing_leaves_is_said(caplog: pytest.LogCaptureFixtu
     r._check_layout()
     said = "distserve needs both prefill and decode; every replica has role='prefill'"
     assert [record.getMessage() for record in caplog.records] == [said]
-    r.close()
+    await r.close()
