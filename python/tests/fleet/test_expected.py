@@ -328,7 +328,7 @@ def test_turns_that_overlap_are_no_session(tmp_path: Path) -> None:
         lines += [f"{3 + i} progressed replica=0 request={i} count=1", f"{3 + i} ended request={i}"]
     lines += ["9 arrived request=4 prompt=40 session=4", "> place replica=0 request=4"]
     lines += ["9.5 progressed replica=0 request=4 count=1", "9.5 ended request=4"]
-    log.write_text("\n".join(lines))
+    log.write_text("\n".join([*lines, ""]))
     record = expected.read(log)
     trace = record.trace()
     assert trace["session"].tolist() == [0, 1, 2, 2] and trace["think_s"].tolist() == [0, 0, 0, 3]
@@ -358,7 +358,7 @@ def test_more_tenants_than_the_simulator_has_are_left_out(tmp_path: Path) -> Non
         lines += [f"{i} arrived request={i} prompt=10 tenant={i}", f"> place replica=0 request={i}"]
         lines += [f"{i} progressed replica=0 request={i} count=1", f"{i} ended request={i}"]
     for n in (64, 65):
-        log.write_text("\n".join(lines[: 1 + 4 * n]))
+        log.write_text("\n".join([*lines[: 1 + 4 * n], ""]))
         trace = expected.read(log).trace()
         assert len(trace["arrival_s"]) == n and ("tenant" in trace) == (n == 64)
         sim.replay("vtc", trace, instances=1)
@@ -443,7 +443,7 @@ def test_a_load_that_is_too_much_is_said(tmp_path: Path) -> None:
         lines += [f"{i / 16} arrived request={i} prompt=9000", f"> place replica=0 request={i}"]
     for i in range(200):
         lines += [f"{20 + 9 * i} progressed replica=0 request={i} count=9", f"{20 + 9 * i} ended request={i}"]
-    log.write_text("\n".join(lines))
+    log.write_text("\n".join([*lines, ""]))
     said = expected.text_of(expected.compare(expected.read(log), "h100-96gb-qwen-32b"))
     assert "With in-turn the load is more than the replicas carry; latencies say how long the log is." in said
 
@@ -480,7 +480,7 @@ def test_a_log_that_cannot_be_read_says_where_and_what_was_expected(
     lines = recorded.splitlines()
     lines[line - 1] = text
     log, out = tmp_path / "bad.log", tmp_path / "bad.csv"
-    log.write_text("\n".join(lines))
+    log.write_text("\n".join([*lines, ""]))
     with pytest.raises(BadLog, match=f"bad.log:{where}: expected .*{what}"):
         expected.read(log)
     assert main(["replay", str(log), "--profile", "h100-96gb-qwen-32b", "--trace-out", str(out)]) == 2
@@ -508,11 +508,12 @@ def test_what_cannot_be_expected_is_said(tmp_path: Path, capsys: pytest.CaptureF
         assert expects in said and len(said.splitlines()) == 1, said
     assert log.read_text() == recorded
     # Nothing has ended, or nothing has joined.
-    log.write_text("\n".join(recorded.splitlines()[:9]))
+    log.write_text("\n".join([*recorded.splitlines()[:9], ""]))
     for words in (profile, ["--trace-out", str(tmp_path / "a.csv")]):
         assert main(["replay", str(log), *words]) == 2
         assert f"{log}: no request has ended with a token, so there is no trace" in capsys.readouterr().err
     assert expected.read(log).unfinished == 1 and not (tmp_path / "a.csv").exists()
-    log.write_text("\n".join(line for line in recorded.splitlines() if "joined" not in line and "> note" not in line))
+    kept = [line for line in recorded.splitlines() if "joined" not in line and "> note" not in line]
+    log.write_text("\n".join([*kept, ""]))
     assert main(["replay", str(log), *profile]) == 2
     assert f"{log}: no replica with KV blocks has joined" in capsys.readouterr().err
