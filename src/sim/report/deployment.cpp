@@ -226,8 +226,9 @@ class commands {
     bool on_ray = what_.on_ray;
     if (what_.by == front::pools) {
       const pool_sizes p = pools();
-      out += roles_text(p);
-      ray += fmt::format(" --prefill {} --prefill-budget {:.6g}", p.prefill, prompt_tokens_in_time().first);
+      const auto [budget, square] = prompt_tokens_in_time();
+      out += roles_text(p, budget, square);
+      ray += fmt::format(" --prefill {} --prefill-budget {:.6g}", p.prefill, budget);
       on_ray = on_ray && p.mixed == 0;
     }
     if (reasons_) out += "  Its stream() is told end_of_reasoning=ID.\n";
@@ -254,8 +255,7 @@ class commands {
             model.cost.alpha / model.cost.beta};
   }
   /// How replicas join pools.
-  [[nodiscard]] std::string roles_text(const pool_sizes& p) const {
-    const auto [budget, square] = prompt_tokens_in_time();
+  [[nodiscard]] static std::string roles_text(const pool_sizes& p, double budget, double square) {
     return fmt::format(
         "  Its add() is told prefill_budget={:.6g}, prefill_square={:.3g}, and role=\"prefill\" of {}, "
         "role=\"decode\" of {}{}.\n",
