@@ -153,7 +153,7 @@ struct basic_encoder_cache {
       const encoder_input& input = inputs[i];
       const tokens end = input.first + input.length;
       if (input.first >= first + count) break;
-      passed += end <= first ? 1 : 0;
+      if (end <= first) ++passed;
       if (end <= first || is_used(input)) continue;
       const tokens before = max(input.first - first, tokens{});
       if (whole_inputs && first + count < end && first <= input.first) return before;
