@@ -4,6 +4,7 @@
 #include <tessera/draft/unless_busy.hpp>
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/kv/prefix_cache.hpp>
@@ -213,6 +214,7 @@ namespace {
 struct with_tenant : request_hook {
   std::uint32_t tenant = 0;
   std::uint32_t adapter = 0;
+  [[nodiscard]] std::span<gate::encoder_input> encoder_inputs() const noexcept { return {}; }
 };
 template <class Gate>
 void construct(const Gate& gate) {
@@ -239,6 +241,9 @@ TESSERA_DEATH_CASE(tenants_without_a_quantum, "out of range") { construct(gate::
 TESSERA_DEATH_CASE(no_adapter_slots, "room for 1 to MostSlots adapters") { construct(gate::adapter_slots{.slots = 0}); }
 TESSERA_DEATH_CASE(more_adapter_slots_than_room, "room for 1 to MostSlots adapters") {
   construct(gate::adapter_slots{.slots = 33});
+}
+TESSERA_DEATH_CASE(encoder_without_a_budget, "has room, and a budget") {
+  construct(gate::encoder_cache{.per_step = tokens{}});
 }
 TESSERA_DEATH_CASE(priority_that_changes_outside_update_in_a_class, "what the order looks at changed") {
   using scheduler_type = iteration_scheduler<with_tenant, order::fcfs, preempt::swap, admit::watermark, kv::block_pool,

@@ -37,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -255,10 +256,13 @@ class scheduler_world {
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
-    if (step_.prefill_budget == tokens{}) return n;
+    if (step_.prefill_budget == tokens{} && !screens<Gate>) return n;
     for (const text_request* r : scheduler_.residents()) {  // prompts that go on in a later step
       const auto& s = r->state();
-      if (scheduler_.why(*r) != wait_reason::budget_spent || s.reach() - s.computed == tokens{1}) continue;
+      const wait_reason why = scheduler_.why(*r);
+      const bool is_passed =
+          why == wait_reason::gated || (why == wait_reason::budget_spent && step_.prefill_budget > tokens{});
+      if (!is_passed || s.reach() - s.computed == tokens{1}) continue;
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
@@ -315,8 +319,10 @@ class scheduler_world {
     return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
   }
 
-  /// No more adapters than slots, and images than room, among requests that hold blocks or are about to.
+  /// No more adapters than slots among requests that hold blocks or are about to.
   void check_adapters();
+  /// What the plan's steps read of images is in a cache that drops and encodes as the plan says.
+  void check_encoder();
 
   void check_plan();
 
@@ -349,7 +355,9 @@ class scheduler_world {
   std::vector<copy_out> copies_out_;
   std::size_t late_ = 0;
   std::vector<ending> ending_;
-  std::vector<std::uint32_t> left_rows_;  ///< Rows of requests that left while the plan could be abandoned.
+  std::vector<std::uint32_t> left_rows_;     ///< Rows of requests that left while the plan could be abandoned.
+  std::map<std::uint64_t, tokens> encoder_;  ///< The outputs of images that the engine has after the newest plan,
+  std::map<std::uint64_t, tokens> encoder_before_;  ///< and had before it.
   std::uint64_t digest_ = 0;
   std::uint64_t epoch_ = 0;  ///< How often prefixes have been forgotten.
 };
