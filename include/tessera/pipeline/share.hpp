@@ -160,8 +160,8 @@ void promise(Planning& p, const typename Planning::request& r) noexcept {
   p.step.promised += p.roster.kv.to_come(r, r.state().reach());
 }
 
-/// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Stops
-/// at the first that is another case, or when the step is full.
+/// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Passes
+/// over those that wait for plans in flight. Stops at the first that is another case, or when the step is full.
 /// @tparam Expects whether the residents expect tokens of plans in flight.
 template <bool Expects, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
@@ -173,22 +173,25 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   if (tokens{static_cast<std::int64_t>(most)} > step.budget) most = static_cast<std::size_t>(step.budget.count());
 
   const auto room_of = p.roster.kv.told_room();
-  const auto residents = p.roster.residents.all().subspan(step.next, most);
+  const auto residents = p.roster.residents.all().subspan(step.next, end - step.next);
   const std::size_t before = step.decode.size();
   scheduled<request>* const entry = step.decode.extend(most);
   std::uint32_t* const place = step.decode_at.extend(most);
   const std::int64_t longest = p.longest.count();
   constexpr std::size_t ahead = 8;  // thousands of requests exceed the processor's second-level cache
   std::size_t n = 0;
+  std::size_t passed = 0;
   for (; n != most; ++n) {
-    if (n + ahead < most) prefetch(&residents[n + ahead]->state());
-    request& r = *residents[n];
+    if (n + passed + ahead < residents.size()) prefetch(&residents[n + passed + ahead]->state());
+    if constexpr (Expects) {
+      const std::size_t left = residents.size() - n;
+      while (passed != left && waits_in_flight(*residents[n + passed], p.longest, step.apart)) ++passed;
+      if (passed == left) break;
+    }
+    request& r = *residents[n + passed];
     const auto& s = r.state();
     std::int64_t length = s.length.count();
-    if constexpr (Expects) {
-      if (may_end_in_flight(r, p.longest)) break;
-      length += s.expected;
-    }
+    if constexpr (Expects) length += s.expected;
     const std::int64_t room = room_of(s.row);
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
     scheduled<request>& e = entry[n];  // member by member: as a whole, it would be built elsewhere and copied
@@ -200,11 +203,11 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
     e.new_blocks = 0;
     e.samples = true;
     e.origin = entry_origin::going_on;
-    place[n] = static_cast<std::uint32_t>(step.next + n);
+    place[n] = static_cast<std::uint32_t>(step.next + n + passed);
   }
   step.decode.truncate(before + n);
   step.decode_at.truncate(before + n);
-  step.next += n;
+  step.next += n + passed;
   step.budget -= tokens{static_cast<std::int64_t>(n)};
 }
 
@@ -214,7 +217,7 @@ template <class Planning>
 [[nodiscard]] bool go_on(Planning& p, typename Planning::request& r, std::uint32_t at) noexcept {
   auto& kv = p.roster.kv;
   const auto& s = r.state();
-  if (s.expected != 0 && may_end_in_flight(r, p.longest)) return true;
+  if (s.expected != 0 && waits_in_flight(r, p.longest, p.step.apart)) return true;
   // A request that can never continue does not keep others from starting.
   if (s.length > p.longest) [[unlikely]] {
     if (!p.step.outgrown.full()) p.step.outgrown.push_back(&r);
