@@ -337,7 +337,9 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   std::int64_t kept_for_held = 0;
   const auto hold = [&](const text_request& r) {
     ++held;
-    kept_for_held += blocks_for_length(r.state().reach()).count() - r.state().cached_blocks;
+    // How many of its blocks are known is not kept of a request with KV from before prefixes were forgotten.
+    const std::uint32_t known = r.state().cached_blocks == no_index ? 0 : r.state().cached_blocks;
+    kept_for_held += blocks_for_length(r.state().reach()).count() - known;
   };
   const auto is_held = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::prefix_in_flight; };
   if (screens<Gate>) {

@@ -29,7 +29,9 @@ class plan_ring {
   }
   template <class Limits>
   plan_ring(arena& memory, const Limits& l) noexcept
-      : steps_{memory.take_uninitialised<step_type>(l.plans_in_flight)}, capacity_{l.plans_in_flight}, apart_{l.plans_apart - 1} {
+      : steps_{memory.take_uninitialised<step_type>(l.plans_in_flight)},
+        capacity_{l.plans_in_flight},
+        apart_{l.plans_apart - 1} {
     for (std::size_t i = 0; i != capacity_; ++i) ::new (static_cast<void*>(steps_ + i)) step_type{memory, l};
   }
 

@@ -13,9 +13,9 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether a request cannot be planned before the outcomes of plans in flight are known. With all that they can produce,
-/// it has ended. Or one of the latest samples for it (`scheduler_limits::plans_apart`): `apart` is the mark of the first
-/// of these.
+/// Whether a request cannot be planned before the outcomes of plans in flight are known. With all that they can
+/// produce, it has ended. Or one of the latest samples for it (`scheduler_limits::plans_apart`): `apart` is the mark of
+/// the first of these.
 template <class Request>
 [[nodiscard]] bool waits_in_flight(const Request& r, tokens longest, std::uint32_t apart) noexcept {
   const auto& s = r.state();
@@ -106,8 +106,8 @@ struct step {
   std::uint64_t id = 0;
   std::uint64_t seen = 0;   ///< Sequence numbers from here on came after the plan.
   std::uint32_t apart = 0;  ///< The mark of the first plan that is too near for another sample; its own: none is.
-  bool expects = false;    ///< Others were in flight when it was made.
-  bool open = false;       ///< It is in flight, and no plan has been made or settled since.
+  bool expects = false;     ///< Others were in flight when it was made.
+  bool open = false;        ///< It is in flight, and no plan has been made or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
   [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }

@@ -32,6 +32,7 @@ def made(
     config = stub.config(tessera=tessera, second=second, stages=stages, async_scheduling=overlaps, **more)
     s = stub.scheduler(cls, config, blocks, include_finished_set=True, **({"kv": kv} if kv else {}))
     runner = stub.Runner(blocks, second, stages=stages, windows=windows, adapters=more.get("adapters", 0))
+    runner.zeroes = stub.a_state in windows
     in_flight = api.plans_in_flight(config)
     assert in_flight == stages + overlaps
     return s, runner, in_flight
