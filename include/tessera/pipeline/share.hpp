@@ -163,7 +163,8 @@ void promise(Planning& p, const typename Planning::request& r) noexcept {
 /// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Passes
 /// over those that wait for plans in flight. Stops at the first that is another case, or when the step is full.
 /// @tparam Expects whether the residents expect tokens of plans in flight.
-template <bool Expects, class Planning>
+/// @tparam Apart   whether some of these plans are too near for another sample.
+template <bool Expects, bool Apart, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
   using request = typename Planning::request;
   auto& step = p.step;
@@ -173,22 +174,27 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   if (tokens{static_cast<std::int64_t>(most)} > step.budget) most = static_cast<std::size_t>(step.budget.count());
 
   const auto room_of = p.roster.kv.told_room();
-  const auto residents = p.roster.residents.all().subspan(step.next, end - step.next);
+  request* const* resident = p.roster.residents.all().data() + step.next;  // past those that are passed over
   const std::size_t before = step.decode.size();
   scheduled<request>* const entry = step.decode.extend(most);
   std::uint32_t* const place = step.decode_at.extend(most);
   const std::int64_t longest = p.longest.count();
+  const std::uint32_t apart = step.apart;
   constexpr std::size_t ahead = 8;  // thousands of requests exceed the processor's second-level cache
   std::size_t n = 0;
-  std::size_t passed = 0;
   for (; n != most; ++n) {
-    if (n + passed + ahead < residents.size()) prefetch(&residents[n + passed + ahead]->state());
-    if constexpr (Expects) {
-      const std::size_t left = residents.size() - n;
-      while (passed != left && waits_in_flight(*residents[n + passed], p.longest, step.apart)) ++passed;
-      if (passed == left) break;
+    if (n + ahead < most) prefetch(&resident[n + ahead]->state());
+    if constexpr (Apart) {
+      while (waits_in_flight<true>(*resident[n], p.longest, apart)) {
+        ++resident;
+        most = std::min(most, end - ++step.next);
+        if (n == most) break;
+      }
+      if (n == most) break;
+    } else if constexpr (Expects) {
+      if (waits_in_flight<false>(*resident[n], p.longest, apart)) break;
     }
-    request& r = *residents[n + passed];
+    request& r = *resident[n];
     const auto& s = r.state();
     std::int64_t length = s.length.count();
     if constexpr (Expects) length += s.expected;
@@ -203,11 +209,11 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
     e.new_blocks = 0;
     e.samples = true;
     e.origin = entry_origin::going_on;
-    place[n] = static_cast<std::uint32_t>(step.next + n + passed);
+    place[n] = static_cast<std::uint32_t>(step.next + n);
   }
   step.decode.truncate(before + n);
   step.decode_at.truncate(before + n);
-  step.next += n + passed;
+  step.next += n;
   step.budget -= tokens{static_cast<std::int64_t>(n)};
 }
 

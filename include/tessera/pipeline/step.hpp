@@ -16,12 +16,13 @@ namespace detail {
 /// Whether a request cannot be planned before the outcomes of plans in flight are known. With all that they can
 /// produce, it has ended. Or one of the latest samples for it (`scheduler_limits::plans_apart`): `apart` is the mark of
 /// the first of these.
-template <class Request>
+/// @tparam Apart false: none of the latest is too near.
+template <bool Apart = true, class Request>
 [[nodiscard]] bool waits_in_flight(const Request& r, tokens longest, std::uint32_t apart) noexcept {
   const auto& s = r.state();
   if (s.expected == 0) return false;
   // The latest plan that contains it samples for it, since an earlier one does.
-  if (static_cast<std::int32_t>(s.marked_in - apart) >= 0) return true;
+  if (Apart && static_cast<std::int32_t>(s.marked_in - apart) >= 0) return true;
   // Nor is a request planned that is to be forked, before its children have started.
   if constexpr (requires { r.forks_due != 0; }) {
     if (r.forks_due != 0) return true;
