@@ -31,6 +31,9 @@ NB_MODULE(_vllm, m) {
       .def("schedule", &core::schedule, nb::arg("now"), nb::arg("budget"), nb::arg("max_chunk"), nb::arg("admit"),
            nb::arg("defer_prefills"), "Plans a step.")
       .def("drafts", &core::drafts, "The drafts that the latest step verifies, by the ids of their requests.")
+      .def("is_early", &core::is_early, "Whether the next step would come too early for the engine's pipeline.")
+      .def("new_tokens", &core::new_tokens,
+           "For each request of the latest step's list of ids, the tokens that the step computes.")
       .def("drafts_are_vain", &core::drafts_are_vain, "Whether no request can use what is drafted in the latest step.")
       .def("prefills", &core::prefills, "Whether the latest step computes a part of a prompt.")
       .def("decodes", &core::decodes, "Whether a request that holds blocks has all of its prompt.")

@@ -52,6 +52,8 @@ class Engine:
             "watermark": 0.01,
             "second_runner": False,
             "plans_in_flight": 1,
+            "plans_apart": 1,
+            "sends_tokens": False,
             "whole_at_end": False,
             "lookahead": 0,
             "slots_ahead": 0,

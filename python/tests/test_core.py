@@ -342,6 +342,26 @@ def test_two_steps_are_under_way() -> None:
     assert ended == [r] and not e.core.pending() and e.core.usage() == 0
 
 
+def test_a_pipeline() -> None:
+    e = Engine(plans_in_flight=2, plans_apart=2, sends_tokens=True)
+    e.add(Request("a", list(range(40)), 9))
+    first, *_ = e.plan(budget=30)
+    assert (first, e.core.new_tokens()) == ({"a": 30}, [])  # the runner is told of all of its prompt when it starts
+    second, _, _, ids, _, everything, *_ = e.plan()
+    assert (second, ids, e.core.new_tokens(), everything) == ({"a": 10}, ["a"], [list(range(30, 40))], {})
+    e.answer(first, {"a": []})
+    nothing, *_ = e.plan()
+    assert nothing == {}  # its next token is not known
+    assert e.core.new_tokens() == [] and not e.core.is_early()
+    e.answer(second, {"a": [7]})
+    third, *_ = e.plan()
+    assert (third, e.core.new_tokens()) == ({"a": 1}, [[7]])
+    e.answer(third, {"a": [8]})
+    assert e.core.is_early()  # as after a pause: the first stage may lack the token
+    e.core.skip()
+    assert not e.core.is_early()
+
+
 def test_an_end_that_is_found_late() -> None:
     e = Engine(plans_in_flight=2)
     e.add(Request("a", list(range(20)), 50, stops=[5]))

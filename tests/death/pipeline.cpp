@@ -91,6 +91,11 @@ TESSERA_DEATH_CASE(scheduler_without_requests, "empty limits") {
   l.requests = 0;
   round_robin<request>{memory, l};
 }
+TESSERA_DEATH_CASE(scheduler_with_plans_not_apart, "plans are one apart") {
+  scheduler_limits l = limits;
+  l.plans_apart = 0;
+  round_robin<request>{memory, l};
+}
 TESSERA_DEATH_CASE(scheduler_with_a_negative_length, "negative max_length") {
   scheduler_limits l = limits;
   l.max_length = tokens{-1};

@@ -39,6 +39,7 @@ template <std::size_t Groups>
 struct setting {
   std::array<kv::group, Groups> layers{};
   std::size_t plans_in_flight = 1;
+  std::size_t plans_apart = 1;
   bool remembers = true;
   int operations = 200;
 };
@@ -56,6 +57,7 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
   l.residents = 3 + below(4);
   l.max_length = of(60 + below(60));
   l.plans_in_flight = with.plans_in_flight;
+  l.plans_apart = with.plans_apart;
   l.deadlines = 4;
   typename world_type::scheduler_type::config c{};
   if constexpr (requires { c.order.quantum; }) c.order.quantum = 5_tok;

@@ -162,6 +162,13 @@ class world {
       }
       f.entries.push_back(e);
     }
+    for (std::size_t k = 1; k < limits_.plans_apart && k <= flights_.size(); ++k) {
+      for (const entry& before : flights_[flights_.size() - k].entries) {
+        for (const entry& e : f.entries) {
+          must(!before.of.samples || before.of.request != e.of.request, "plans that sample for a request are apart");
+        }
+      }
+    }
     must(!counted_wrong_, "blocks that nobody shares are counted right");
     must(p.swap_out.empty(), "nothing is swapped out");
     must(p.swap_in.empty(), "nor in");

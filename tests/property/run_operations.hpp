@@ -9,9 +9,13 @@ template <class Order, class BlockStore, class Gate>
 operations_done run_operations(const seeded_run& wanted) {
   seeded choice{std::mt19937_64{wanted.seed}};
   seeded extra{std::mt19937_64{wanted.seed + 1}};
-  scheduler_operations<Order, BlockStore, seeded, Gate> run{
-      choice,      wanted.with_abandoned ? &extra : nullptr, wanted.remember, wanted.looks, wanted.plans_in_flight,
-      wanted.aside};
+  scheduler_operations<Order, BlockStore, seeded, Gate> run{choice,
+                                                            wanted.with_abandoned ? &extra : nullptr,
+                                                            wanted.remember,
+                                                            wanted.looks,
+                                                            wanted.plans_in_flight,
+                                                            wanted.aside,
+                                                            wanted.plans_apart};
   run.run(wanted.operations);
   run.drain();
   return {.digest = run.digest(),

@@ -35,6 +35,7 @@ std::uint64_t one_run(std::uint32_t seed, bool with_abandoned, bool remembers, t
   seeded extra{std::mt19937{seed + 1}};
   setting<3> s{
       .layers = models[seed % models.size()], .plans_in_flight = 1 + seed / models.size() % 4, .remembers = remembers};
+  if (seed / models.size() % 8 >= 4) s.plans_apart = s.plans_in_flight - seed % 2 * (s.plans_in_flight - 1) / 3;
   if (seed % 2 == 1) s.layers = random_layers<3>(below);
   return play<Order, Gate>(s, below, with_abandoned ? &extra : nullptr, t);
 }

@@ -29,13 +29,14 @@ class scheduler_operations {
   /// @param remember whether refusals are remembered, and
   /// @param looks whether anything is checked but what the digest tells.
   /// @param plans_in_flight plans that are made before the first of them is settled, at most.
+  /// @param plans_apart as `scheduler_limits` has it.
   /// @param aside whether requests are parked, and copies take longer than a step.
   explicit scheduler_operations(Choice& choice, Choice* extra = nullptr, bool remember = true, bool looks = true,
-                                std::size_t plans_in_flight = 1, bool aside = false)
+                                std::size_t plans_in_flight = 1, bool aside = false, std::size_t plans_apart = 1)
       : choice_{choice},
         extra_{extra},
         aside_{aside},
-        limits_{make_limits(plans_in_flight)},
+        limits_{make_limits(plans_in_flight, plans_apart)},
         config_{make_config(remember)},
         a_{limits_, config_},
         b_{limits_, config_} {
@@ -159,10 +160,11 @@ class scheduler_operations {
     return false;
   }
 
-  scheduler_limits make_limits(std::size_t plans_in_flight) {
+  scheduler_limits make_limits(std::size_t plans_in_flight, std::size_t plans_apart) {
     constexpr std::int64_t sizes[] = {1, 2, 3, 4, 16};
     scheduler_limits l;
     l.plans_in_flight = plans_in_flight;
+    l.plans_apart = plans_apart;
     l.block_size = tokens{sizes[below(5)]};
     l.blocks = 1 + below(24);
     l.residents = 1 + below(6);

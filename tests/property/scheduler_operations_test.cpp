@@ -3,7 +3,8 @@
 // Random sequences of everything that an engine may do, for all orders, block stores, and ways to preempt and admit.
 // What must hold at any moment holds, everything ends once, and nothing is left. The same calls give the same plans,
 // and an abandoned plan leaves no trace. With one plan in flight, and with up to four. With parked requests, KV that
-// arrives late, in part or never, and copies that are done late or never.
+// arrives late, in part or never, and copies that are done late or never. And with plans that sample for one request
+// some plans apart.
 
 #include "property/seeded_operations.hpp"
 
@@ -18,12 +19,13 @@ using totals = operations_done;
 
 template <class Order, class BlockStore, class Gate>
 std::uint64_t one_run(std::uint64_t seed, bool with_abandoned, std::size_t plans_in_flight, totals& t,
-                      bool aside = false) {
+                      bool aside = false, std::size_t plans_apart = 1) {
   t += run_operations<Order, BlockStore, Gate>({.seed = seed,
                                                 .operations = plans_in_flight == 1 ? 150U : 300U,
                                                 .with_abandoned = with_abandoned,
                                                 .plans_in_flight = plans_in_flight,
-                                                .aside = aside});
+                                                .aside = aside,
+                                                .plans_apart = plans_apart});
   return t.digest;
 }
 
@@ -88,6 +90,30 @@ void all_standing_aside() {
   standing_aside<Order, kv::prefix_cache, gate::backfill>();
 }
 
+/// Two to four plans in flight, and as many or one fewer apart. Half of the time with parked requests.
+template <class Order, class BlockStore>
+void apart() {
+  constexpr std::uint64_t seeds = is_slow ? 60 : 600;
+  totals t;
+  for (std::uint64_t seed = 0; seed != seeds; ++seed) {
+    const std::size_t plans = 2 + static_cast<std::size_t>(seed % 3);
+    const std::size_t least = plans - static_cast<std::size_t>(seed / 3 % 2);
+    const bool aside = seed % 4 >= 2;
+    INFO("seed " << seed << ", " << plans << " plans in flight, " << least << " apart");
+    const auto digest = one_run<Order, BlockStore, gate::in_line>(seed, false, plans, t, aside, least);
+    if (seed % 3 == 0) REQUIRE(one_run<Order, BlockStore, gate::in_line>(seed, true, plans, t, aside, least) == digest);
+  }
+  CHECK(t.preempted > seeds / 2);
+  CHECK(t.migrated > seeds / 2);
+  CHECK(t.resumed > seeds / 8);
+}
+
+template <class Order>
+void all_apart() {
+  apart<Order, kv::block_pool>();
+  apart<Order, kv::prefix_cache>();
+}
+
 /// Adapters, tenants and backfilling at once, half of the time with parked requests.
 template <class Order, class BlockStore>
 void gated() {
@@ -143,6 +169,12 @@ TEST_CASE("any sequence of operations, standing aside: two_phase") { all_standin
 TEST_CASE("any sequence of operations, standing aside: ranked") { all_standing_aside<order::ranked<>>(); }
 TEST_CASE("any sequence of operations, standing aside: paced") { all_standing_aside<paced_order>(); }
 TEST_CASE("any sequence of operations, standing aside: earliest_due") { all_standing_aside<due_order>(); }
+TEST_CASE("any sequence of operations, plans apart: fcfs") { all_apart<order::fcfs>(); }
+TEST_CASE("any sequence of operations, plans apart: round_robin") { all_apart<order::round_robin>(); }
+TEST_CASE("any sequence of operations, plans apart: two_phase") { all_apart<order::two_phase>(); }
+TEST_CASE("any sequence of operations, plans apart: ranked") { all_apart<order::ranked<>>(); }
+TEST_CASE("any sequence of operations, plans apart: paced") { all_apart<paced_order>(); }
+TEST_CASE("any sequence of operations, plans apart: earliest_due") { all_apart<due_order>(); }
 TEST_CASE("any sequence of operations, gates: fcfs") { gated<order::fcfs, kv::block_pool>(); }
 TEST_CASE("any sequence of operations, gates: ranked") { gated<order::ranked<>, kv::block_pool>(); }
 TEST_CASE("any sequence of operations, gates: earliest_due") { gated<due_order, kv::block_pool>(); }

@@ -312,11 +312,23 @@ class scheduler_world {
     return s.host_head == no_index || t.first < t.request->host_first || s.shared_blocks < t.request->host_first;
   }
   [[nodiscard]] static bool waits(const text_request& r) noexcept { return r.state().life == lifecycle::waiting; }
-  /// Whether it has ended if all comes of it that can.
-  [[nodiscard]] bool may_end(const text_request& r) const {
+  /// Whether it has ended if all comes of it that can, or one of the latest plans samples for it.
+  [[nodiscard]] bool is_waited_for(const text_request& r) const {
     const auto& s = r.state();
     const tokens made = s.reach() - r.prompt;
-    return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
+    return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output) ||
+                               is_sampled_lately(r));
+  }
+  /// By one of the `plans_apart - 1` plans in flight before the newest.
+  [[nodiscard]] bool is_sampled_lately(const text_request& r) const {
+    const std::size_t before = flights_.size() - 1;
+    for (std::size_t k = 1; k < limits_.plans_apart && k <= before; ++k) {
+      const plan_type& p = flights_[before - k].plan;
+      for (std::size_t i = 0; i != p.size(); ++i) {
+        if (p[i].request == &r && p[i].samples) return true;
+      }
+    }
+    return false;
   }
 
   /// No more adapters than slots among requests that hold blocks or are about to.

@@ -212,8 +212,8 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
     must(s.life != lifecycle::suspended, "who is suspended does not run");
     must(e.count >= tokens{1} && (i >= plan_.decode.size() || e.count == tokens{1}), "a decode is one token");
     must(e.samples == (e.first + e.count == s.reach()), "it samples when all is computed");
-    must(s.expected == 0 || (!waits(*e.request) && !may_end(*e.request)),
-         "who may have ended, or has lost its blocks since, is waited for");
+    must(s.expected == 0 || (!waits(*e.request) && !is_waited_for(*e.request)),
+         "a request that may have ended, has lost its blocks or is sampled for lately is waited for");
     must(step_.max_chunk <= tokens{} || !config_.chunked_prefill || e.count <= step_.max_chunk,
          "a chunk is within its limit");
     must(e.lookahead >= tokens{} && e.lookahead <= step_.lookahead, "lookahead is what was wanted, or less");
@@ -364,7 +364,9 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   std::int64_t kept_for_held = 0;
   const auto hold = [&](const text_request& r) {
     ++held;
-    kept_for_held += blocks_for_length(r.state().reach()).count() - r.state().cached_blocks;
+    // How many of its blocks are known is not kept of a request with KV from before prefixes were forgotten.
+    const std::uint32_t known = r.state().cached_blocks == no_index ? 0 : r.state().cached_blocks;
+    kept_for_held += blocks_for_length(r.state().reach()).count() - known;
   };
   const auto is_held = [&](const text_request* r) { return scheduler_.why(*r) == wait_reason::prefix_in_flight; };
   if (screens<Gate>) {
@@ -391,7 +393,7 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
     }
     must(why != wait_reason::none && why != wait_reason::not_planned, "who waits knows why");
     if (victims.count(r) != 0) continue;
-    if (!waits(*r) && may_end(*r)) {
+    if (!waits(*r) && is_waited_for(*r)) {
       must(why == wait_reason::in_flight || r->state().length > limits_.longest() || full, "who is waited for knows");
       continue;
     }

@@ -21,6 +21,7 @@ struct seeded_run {
   bool looks = true;
   std::size_t plans_in_flight = 1;
   bool aside = false;
+  std::size_t plans_apart = 1;
 };
 
 /// What came of it.

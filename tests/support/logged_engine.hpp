@@ -48,6 +48,7 @@ using logged_ranks = tessera::iteration_scheduler<logged_request, tessera::order
           .residents = 6,
           .host_blocks = 16,
           .plans_in_flight = plans_in_flight,
+          .plans_apart = plans_in_flight > 2 ? 2U : 1U,
           .deadlines = 4};
 }
 

@@ -271,7 +271,7 @@ TEST_CASE("times are as exact in a log as they were", "[pipeline]") {
   CHECK(replay_decisions<exact>(log.written()).calls == 4);
   CHECK(replay_decisions<plain>(log.written()).outcome == replay_outcome::malformed);
   std::int64_t ticks = 0;
-  constexpr std::size_t header = 8 + 1 + 1 + 8 + 9 * 8;
+  constexpr std::size_t header = 8 + 1 + 1 + 8 + 10 * 8;
   std::memcpy(&ticks, log.written().data() + header + 1, sizeof ticks);
   CHECK(ticks == now.since_origin().ticks());
 }

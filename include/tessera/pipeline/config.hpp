@@ -84,6 +84,7 @@ namespace detail {
 template <bool Slides, class Limits, class Config>
 void require_possible(const Limits& l, const Config& c) noexcept {
   TESSERA_ASSERT(l.plans_in_flight > 0, "one plan at least is in flight");
+  TESSERA_ASSERT(l.plans_apart > 0, "plans are one apart at least");
   TESSERA_ASSERT(!Slides || c.chunked_prefill, "windows free their blocks between chunks of a prompt");
   TESSERA_ASSERT(l.block_size > tokens{0} && l.residents > 0 && l.blocks > 0 && l.requests > 0, "empty limits");
   TESSERA_ASSERT(l.max_length >= tokens{} && l.slots_ahead >= tokens{}, "negative max_length or slots_ahead");

@@ -112,7 +112,7 @@ class decision_log {
 
 namespace detail {
 
-inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 4};
+inline constexpr char log_magic[8] = {'T', 'E', 'S', 'S', 'L', 'O', 'G', 5};
 
 /// The members that the request's order reads beside its hook: those of `logged_members`, or those that the library's
 /// orders read.
@@ -408,6 +408,7 @@ class logged : public Scheduler {
     log_->put(static_cast<std::uint64_t>(l.host_blocks));
     log_->put(l.max_length.count());
     log_->put(static_cast<std::uint64_t>(l.plans_in_flight));
+    log_->put(static_cast<std::uint64_t>(l.plans_apart));
     log_->put(static_cast<std::uint64_t>(l.deadlines));
     log_->put(l.slots_ahead.count());
     log_->close(static_cast<decision>(detail::log_magic[0]));

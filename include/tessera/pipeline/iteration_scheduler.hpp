@@ -400,8 +400,7 @@ class iteration_scheduler {
   /// Chooses the next step. Requires: fewer plans are in flight than the limits allow. `step.max_batch > 0`,
   /// `step.token_budget > 0`, `step.lookahead >= 0`, `step.prefill_budget >= 0`, `step.max_chunk >= 0`. All are
   /// asserted; else the plan is empty and has the id 0, and nothing has changed (a negative `max_chunk` counts as 0).
-  /// The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` only until another plan is
-  /// made.
+  /// The plan may be empty. Its spans are valid until it is committed or abandoned, `tables` until another is made.
   /// With other plans in flight, it continues from their expected results: with tokens that are not known yet.
   [[nodiscard]] plan_type plan(time_point now, const step_limits& l) noexcept {
     TESSERA_ASSERT(!plans_.full(), "the previous plan is neither committed nor abandoned");

@@ -22,8 +22,12 @@ struct scheduler_limits {
                                 ///< with 2 plans in flight.
   std::size_t plans_in_flight = 1;  ///< Most plans in flight: made and not settled. 2: a step is planned while one
                                     ///< runs.
-  std::size_t deadlines = 0;  ///< Most deadlines at once: of parked requests, of requests that are to start, and of
-                              ///< draining blocks. Draining blocks take one even if they have no deadline.
+  std::size_t plans_apart = 1;  ///< Plans that sample for one request are at least this far apart, as long as the first
+                                ///< of them is not settled. 1: each plan may. For an engine with pipeline parallelism:
+                                ///< its stages. From `plans_in_flight` on, no plan has a request with a next token that
+                                ///< is not known yet.
+  std::size_t deadlines = 0;    ///< Most deadlines at once: of parked requests, of requests that are to start, and of
+                                ///< draining blocks. Draining blocks take one even if they have no deadline.
   tokens slots_ahead{};  ///< Room for the KV of as many tokens beyond those that a step computes of a request, up to
                          ///< `max_length`. For a drafter that keeps KV of its own. Drafts come on top.
 

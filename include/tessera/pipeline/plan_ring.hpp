@@ -5,6 +5,7 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/step.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -28,7 +29,9 @@ class plan_ring {
   }
   template <class Limits>
   plan_ring(arena& memory, const Limits& l) noexcept
-      : steps_{memory.take_uninitialised<step_type>(l.plans_in_flight)}, capacity_{l.plans_in_flight} {
+      : steps_{memory.take_uninitialised<step_type>(l.plans_in_flight)},
+        capacity_{l.plans_in_flight},
+        apart_{l.plans_apart - 1} {
     for (std::size_t i = 0; i != capacity_; ++i) ::new (static_cast<void*>(steps_ + i)) step_type{memory, l};
   }
 
@@ -48,6 +51,7 @@ class plan_ring {
     step_type& s = steps_[latest_];
     s.id = ++plans_;
     s.expects = size_ != 1;
+    s.apart = steps_[at(size_ - 1 - std::min(apart_, size_ - 1))].mark();
     s.open = true;
     return s;
   }
@@ -89,6 +93,7 @@ class plan_ring {
 
   step_type* steps_;
   std::size_t capacity_;
+  std::size_t apart_;  ///< Plans before one that may not sample for the same requests.
   std::size_t first_ = 0;
   std::size_t size_ = 0;
   std::size_t latest_ = 0;

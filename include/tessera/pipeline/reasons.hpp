@@ -36,7 +36,7 @@ template <class Request, class Residents>
   for (const auto& held : step.held_for_prefix) {
     if (s.sequence == held.sequence && s.life == lifecycle::waiting) return wait_reason::prefix_in_flight;
   }
-  if (s.life == lifecycle::resident && may_end_in_flight(r, longest)) return wait_reason::in_flight;
+  if (s.life == lifecycle::resident && waits_in_flight(r, longest, step.apart)) return wait_reason::in_flight;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
   const bool computes_prompt = s.reach() - s.computed > tokens{1} || s.computed < r.prompt;
   if (step.prefill_left <= tokens{} && s.reach() - s.computed > tokens{1} && !(step.open && is_in(step, r))) {

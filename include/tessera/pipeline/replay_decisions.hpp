@@ -105,7 +105,7 @@ class log_reader {
   constexpr std::size_t max_int32 = 0x7fff'ffff;
   if (l.blocks == 0 || l.blocks > most || l.residents == 0 || l.residents > most || l.host_blocks > most ||
       l.requests == 0 || l.requests > most || l.max_length < tokens{} || l.deadlines > most || l.plans_in_flight == 0 ||
-      l.plans_in_flight > 64 || l.block_size < tokens{1} || l.block_size > tokens{max_int32} ||
+      l.plans_in_flight > 64 || l.plans_apart == 0 || l.block_size < tokens{1} || l.block_size > tokens{max_int32} ||
       l.slots_ahead < tokens{} || l.slots_ahead > tokens{max_int32} || l.longest() < tokens{1}) {
     return false;
   }
@@ -171,6 +171,7 @@ class replayer {
     sizes[3] = in_.get<std::uint64_t>();
     l.max_length = in_.get_tokens();
     l.plans_in_flight = static_cast<std::size_t>(in_.get<std::uint64_t>());
+    l.plans_apart = static_cast<std::size_t>(in_.get<std::uint64_t>());
     l.deadlines = static_cast<std::size_t>(in_.get<std::uint64_t>());
     l.slots_ahead = in_.get_tokens();
     l.requests = static_cast<std::size_t>(sizes[0]);

@@ -164,10 +164,11 @@ void promise(Planning& p, const typename Planning::request& r) noexcept {
   p.step.promised += p.roster.kv.to_come(r, r.state().reach());
 }
 
-/// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Stops
-/// at the first that is another case, or when the step is full.
+/// The common case: residents before `end`, from `step.next` on, with room for their next token in their blocks. Passes
+/// over those that wait for plans in flight. Stops at the first that is another case, or when the step is full.
 /// @tparam Expects whether the residents expect tokens of plans in flight.
-template <bool Expects, class Planning>
+/// @tparam Apart   whether some of these plans are too near for another sample.
+template <bool Expects, bool Apart, class Planning>
 void go_on_decoding(Planning& p, std::size_t end) noexcept {
   using request = typename Planning::request;
   auto& step = p.step;
@@ -177,22 +178,30 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
   if (tokens{static_cast<std::int64_t>(most)} > step.budget) most = static_cast<std::size_t>(step.budget.count());
 
   const auto room_of = p.roster.kv.told_room();
-  const auto residents = p.roster.residents.all().subspan(step.next, most);
+  request* const* resident = p.roster.residents.all().data() + step.next;  // past those that are passed over
   const std::size_t before = step.decode.size();
   scheduled<request>* const entry = step.decode.extend(most);
   std::uint32_t* const place = step.decode_at.extend(most);
   const std::int64_t longest = p.longest.count();
+  const std::uint32_t apart = step.apart;
   constexpr std::size_t ahead = 8;  // thousands of requests exceed the processor's second-level cache
   std::size_t n = 0;
   for (; n != most; ++n) {
-    if (n + ahead < most) prefetch(&residents[n + ahead]->state());
-    request& r = *residents[n];
+    if (n + ahead < most) prefetch(&resident[n + ahead]->state());
+    if constexpr (Apart) {
+      while (waits_in_flight<true>(*resident[n], p.longest, apart)) {
+        ++resident;
+        most = std::min(most, end - ++step.next);
+        if (n == most) break;
+      }
+      if (n == most) break;
+    } else if constexpr (Expects) {
+      if (waits_in_flight<false>(*resident[n], p.longest, apart)) break;
+    }
+    request& r = *resident[n];
     const auto& s = r.state();
     std::int64_t length = s.length.count();
-    if constexpr (Expects) {
-      if (may_end_in_flight(r, p.longest)) break;
-      length += s.expected;
-    }
+    if constexpr (Expects) length += s.expected;
     if (is_bounded<typename Planning::gate>(r, s.computed)) break;
     const std::int64_t room = room_of(s.row);
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
@@ -219,7 +228,7 @@ template <class Planning>
 [[nodiscard]] bool go_on(Planning& p, typename Planning::request& r, std::uint32_t at) noexcept {
   auto& kv = p.roster.kv;
   const auto& s = r.state();
-  if (s.expected != 0 && may_end_in_flight(r, p.longest)) return true;
+  if (s.expected != 0 && waits_in_flight(r, p.longest, p.step.apart)) return true;
   // A request that can never continue does not keep others from starting.
   if (s.length > p.longest) [[unlikely]] {
     if (!p.step.outgrown.full()) p.step.outgrown.push_back(&r);

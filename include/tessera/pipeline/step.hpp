@@ -13,12 +13,16 @@
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
-/// Whether a request cannot be planned before the outcomes of plans in flight are known: with all that they can
-/// produce, it has ended.
-template <class Request>
-[[nodiscard]] bool may_end_in_flight(const Request& r, tokens longest) noexcept {
+/// Whether a request cannot be planned before the outcomes of plans in flight are known. With all that they can
+/// produce, it has ended. Or one of the latest samples for it (`scheduler_limits::plans_apart`): `apart` is the mark of
+/// the first of these.
+/// @tparam Apart false: none of the latest is too near.
+template <bool Apart = true, class Request>
+[[nodiscard]] bool waits_in_flight(const Request& r, tokens longest, std::uint32_t apart) noexcept {
   const auto& s = r.state();
   if (s.expected == 0) return false;
+  // The latest plan that contains it samples for it, since an earlier one does.
+  if (Apart && static_cast<std::int32_t>(s.marked_in - apart) >= 0) return true;
   // Nor is a request planned that is to be forked, before its children have started.
   if constexpr (requires { r.forks_due != 0; }) {
     if (r.forks_due != 0) return true;
@@ -101,9 +105,10 @@ struct step {
   wait_reason blocked_reason = wait_reason::none;
   wait_reason stopped = wait_reason::none;
   std::uint64_t id = 0;
-  std::uint64_t seen = 0;  ///< Sequence numbers from here on came after the plan.
-  bool expects = false;    ///< Others were in flight when it was made.
-  bool open = false;       ///< It is in flight, and no plan has been made or settled since.
+  std::uint64_t seen = 0;   ///< Sequence numbers from here on came after the plan.
+  std::uint32_t apart = 0;  ///< The mark of the first plan that is too near for another sample; its own: none is.
+  bool expects = false;     ///< Others were in flight when it was made.
+  bool open = false;        ///< It is in flight, and no plan has been made or settled since.
 
   [[nodiscard]] std::uint32_t mark() const noexcept { return static_cast<std::uint32_t>(id); }
   [[nodiscard]] std::size_t size() const noexcept { return decode.size() + prefill.size(); }

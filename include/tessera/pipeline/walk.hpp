@@ -224,10 +224,13 @@ void walk(Planning& p) noexcept {
       }
     }
     while (step.next < turn && step.next < step.kept && !step.is_full()) {
-      if (step.expects) {
-        go_on_decoding<true>(p, turn < step.kept ? turn : step.kept);
+      const std::size_t end = turn < step.kept ? turn : step.kept;
+      if (!step.expects) {
+        go_on_decoding<false, false>(p, end);
+      } else if (step.apart == step.mark()) {
+        go_on_decoding<true, false>(p, end);
       } else {
-        go_on_decoding<false>(p, turn < step.kept ? turn : step.kept);
+        go_on_decoding<true, true>(p, end);
       }
       if (step.next >= turn || step.next >= step.kept || step.is_full()) break;
       const std::size_t at = step.next++;

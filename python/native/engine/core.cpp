@@ -68,13 +68,16 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
                       .block_size = ts::tokens{size("block_size")},
                       .residents = static_cast<std::size_t>(size("residents")),
                       .max_length = ts::tokens{size("max_model_len")},
-                      .plans_in_flight = static_cast<std::size_t>(size("plans_in_flight"))};
+                      .plans_in_flight = static_cast<std::size_t>(size("plans_in_flight")),
+                      .plans_apart = static_cast<std::size_t>(size("plans_apart"))};
   max_model_len_ = whole("max_model_len");
   settings_.caching = get<bool>(options, "caching");
   settings_.chunked_prefill = get<bool>(options, "chunked_prefill");
   settings_.watermark = get<double>(options, "watermark");
   second_runner_ = get<bool>(options, "second_runner");
   whole_at_end_ = get<bool>(options, "whole_at_end");
+  sends_tokens_ = get<bool>(options, "sends_tokens");
+  new_tokens_ = nb::list();
   lookahead_ = whole("lookahead");
   settings_.limits.slots_ahead = ts::tokens{whole("slots_ahead")};
   const std::int64_t ahead = whole("hash_lookahead");

@@ -61,6 +61,11 @@ class core {
 
   /// The next step. Up to `plans_in_flight` of them may be planned before what came of the first is known.
   nb::tuple schedule(double now, std::int64_t budget, std::int64_t max_chunk, bool admit, bool defer_prefills);
+  /// Whether the next step would come too early for the engine's pipeline. A step has been taken in, and fewer than
+  /// `plans_apart` steps have begun since it began: the first stage may lack its tokens.
+  [[nodiscard]] bool is_early() const noexcept { return step_ + 1 < not_before_; }
+  /// For each request of the list of ids, the tokens that the latest step computes: for stages that do not sample.
+  [[nodiscard]] nb::object new_tokens() const { return sends_tokens_ ? new_tokens_ : nb::list(); }
   /// The drafts that it verifies: lists of tokens, by the ids of the requests that have some.
   [[nodiscard]] nb::object drafts() const { return drafts_; }
   /// Whether no request can use the drafts that are made in the latest step. Each surely ends with the step, or leaves
@@ -188,6 +193,7 @@ class core {
   void settle_oldest(double now);
   void settle_empty(double now);
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
+  [[nodiscard]] nb::object tokens_of(const ts::scheduled<request>& e);
   void note_zeroed(const ts::scheduled<request>& e, bool comes);
   void forget_drafts(request& r) noexcept;
   void hand_out_drafts(request& r, const ts::scheduled<request>& e);
@@ -200,6 +206,7 @@ class core {
   std::int64_t max_model_len_ = 0;
   bool tuned_ = false;           ///< The order is to be given changed settings.
   bool whole_at_end_ = false;    ///< The lists of a request that ends have all of its tokens.
+  bool sends_tokens_ = false;    ///< The engine's first stage is told of tokens in each step.
   bool second_runner_ = false;   ///< vLLM's second model runner: it takes a resumed request for a new one.
   bool paces_ = false;           ///< Its order looks at readers.
   bool ranks_prefills_ = false;  ///< It ranks by what is to compute of a prompt.
@@ -214,6 +221,7 @@ class core {
   bool prefills_ = false;
   std::int64_t drafts_next_ = 0;  ///< How many the runner makes for each request in that step.
   nb::object no_guesses_;         ///< As many places as can be.
+  nb::object new_tokens_;
   nb::object loads_;
   std::vector<std::size_t> tables_;  ///< For each of the engine's groups: how many groups here make its table.
   std::vector<bool> zeroed_;         ///< For each of the engine's groups: whether its new blocks must be zero,
@@ -256,8 +264,9 @@ class core {
   plan plan_{};                 ///< The latest.
   bool open_ = false;           ///< It has been planned, and nothing has been settled since.
   std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
-  /// What each of them runs, to learn how long that takes. All is 0 where `step_s` is.
+  /// What each of them runs, to learn how long that takes. All except `step` is 0 where `step_s` is.
   struct timed_step {
+    std::uint64_t step = 0;
     double planned = 0;
     std::size_t decodes = 0;
     ts::tokens context{};
@@ -267,6 +276,7 @@ class core {
   double last_settled_ = 0;
   ts::cost::learned_steps steps_;
   std::uint64_t step_ = 0;
+  std::uint64_t not_before_ = 0;  ///< The first step that is not too early.
   std::vector<ts::outcome> outcomes_;
   std::vector<std::uint32_t> failed_;  ///< Slots of requests without a usable output, while the others' are taken in.
   std::vector<request*> leaving_;      ///< Ended while plans hold them.

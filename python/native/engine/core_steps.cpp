@@ -85,8 +85,9 @@ ts::tokens core::prefill_budget() const {
 
 void core::note_step(double now) {
   timed_step& t = timed_.emplace_back();
+  t.step = step_ + 1;
   if (settings_.step_s <= 0) return;
-  t = {now, plan_.decode.size(), {}, {}};
+  t = {t.step, now, plan_.decode.size(), {}, {}};
   for (const ts::scheduled<request>& e : plan_.decode) t.context += e.first;
   for (const ts::scheduled<request>& e : plan_.prefill) t.prefill += e.count;
 }
@@ -172,7 +173,9 @@ void core::settle_oldest(double now) {
     throw std::runtime_error("the step was refused: it is not the one that was planned");
   }
   // A step begins when it is planned, or when the one before it ends.
-  if (const timed_step& t = timed_.front(); t.decodes != 0 || t.prefill != ts::tokens{}) {
+  const timed_step& t = timed_.front();
+  if (!in_flight_.front().empty()) not_before_ = std::max(not_before_, t.step + settings_.limits.plans_apart);
+  if (t.decodes != 0 || t.prefill != ts::tokens{}) {
     steps_.ran(t.decodes, t.context, t.prefill, now - std::max(t.planned, last_settled_));
     last_settled_ = now;
   }
@@ -194,7 +197,7 @@ void core::settle_empty(double now) {
 /// The requests of the latest step decode once more, in the same order, and nothing else happens.
 bool core::repeats_last_step() const {
   const std::size_t n = plan_.decode.size();
-  if (!only_decodes_ || lookahead_ != 0 || n == 0 || n != batch_.size() || !plan_.prefill.empty() ||
+  if (!only_decodes_ || lookahead_ != 0 || sends_tokens_ || n == 0 || n != batch_.size() || !plan_.prefill.empty() ||
       !plan_.preempted.empty() || !given_up_.empty() || !plan_.outgrown.empty()) {
     return false;
   }
@@ -272,6 +275,13 @@ bool core::carry_over() {
   return true;
 }
 
+/// The tokens that an entry computes.
+nb::object core::tokens_of(const ts::scheduled<request>& e) {
+  write_tokens(*e.request);
+  const auto first = static_cast<Py_ssize_t>(e.first.count());
+  return stolen(PyList_GetSlice(e.request->everything, first, first + static_cast<Py_ssize_t>(e.count.count())));
+}
+
 nb::tuple core::hand_out_anew() {
   nb::object preempted = stolen(PySet_New(nullptr));
   for (const request* r : given_up_) {
@@ -310,6 +320,7 @@ nb::tuple core::hand_out_anew() {
   nb::object blocks = stolen(PyList_New(known));
   nb::object computed = stolen(PyList_New(known));
   nb::object outputs = stolen(PyList_New(known));
+  if (sends_tokens_) new_tokens_ = stolen(PyList_New(known));
   const nb::object one = number(1);
   Py_ssize_t at = 0;
   for (std::size_t i = 0; i != n; ++i) {
@@ -348,8 +359,9 @@ nb::tuple core::hand_out_anew() {
       NB_LIST_SET_ITEM(blocks.ptr(), at, mine.release().ptr());
       NB_LIST_SET_ITEM(computed.ptr(), at, number(e.first.count()).release().ptr());
       NB_LIST_SET_ITEM(outputs.ptr(), at, number(expected_of(r)).release().ptr());
+      if (sends_tokens_) NB_LIST_SET_ITEM(new_tokens_.ptr(), at, tokens_of(e).release().ptr());
       ++at;
-      if (!second_runner_ && (comes || r.last_step + 1 != step_)) {
+      if (!second_runner_ && !sends_tokens_ && (comes || r.last_step + 1 != step_)) {
         // A request that was not in the step before is not in the runner's batch any more.
         write_tokens(r);
         nb::object copy = stolen(PyList_GetSlice(r.everything, 0, NB_LIST_GET_SIZE(r.everything)));

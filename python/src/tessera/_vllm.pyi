@@ -22,6 +22,11 @@ class Core:
         """Gives an option another value, from the next step on. False: there is none of this name."""
     def schedule(self, now: float, budget: int, max_chunk: int, admit: bool, defer_prefills: bool) -> tuple[Any, ...]:
         """Plans a step."""
+    def is_early(self) -> bool:
+        """Whether the next step would come too early for the engine's pipeline."""
+    def new_tokens(self) -> list[list[int]]:
+        """For each request of the latest step's list of ids, the tokens that the step computes. Empty where no stage
+        needs them."""
     def drafts(self) -> dict[str, list[int]]:
         """The drafts that the latest step verifies, by the ids of the requests that have some."""
     def drafts_are_vain(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -105,11 +106,12 @@ def config(
     drafts: int = 0,
     adapters: int = 0,
     drafter: str = "ngram",
+    stages: int = 1,
     **scheduler: Any,
 ) -> Any:
     """vLLM's configuration; `second`: for its second model runner. `async_scheduling`: for two steps in flight.
-    `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: what drafts, by vLLM's name; "modules":
-    MTP of several modules."""
+    `stages`: of a pipeline. `drafts`, `adapters`: most of a request in a step, and at once. `drafter`: what drafts, by
+    vLLM's name; "modules": MTP of several modules."""
     made = copy.copy(_engine_config(caching, policy, drafts, adapters))
     if drafts and drafter != "ngram":
         # vLLM would ask for the drafter's weights.
@@ -126,6 +128,8 @@ def config(
     for name, value in scheduler.items():
         assert hasattr(made.scheduler_config, name), name
         setattr(made.scheduler_config, name, value)
+    made.parallel_config = copy.copy(made.parallel_config)
+    object.__setattr__(made.parallel_config, "pipeline_parallel_size", stages)
     made.additional_config = {"tessera": tessera} if tessera is not None else {}
     # A property of the class in vLLM; here each configuration has its own answer.
     made.__class__ = type(
@@ -218,6 +222,7 @@ class State:
     done: int
     adapter: int = 0
     at: int = 0  #: which of a state's blocks has the present one
+    told: int = 0  #: so many tokens the first stage of a pipeline knows
     column: int = -1  #: the block of a state that is found again, by its place in the table; -1: there is none
 
 
@@ -234,6 +239,7 @@ class Runner:
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
     drafter: str = ""  #: what drafts with KV of its own, in the same blocks; empty: nothing does
     zeroes: bool = False  #: new blocks of groups without a state must be made zero
+    stages: int = 1  #: of a pipeline: the last one samples
     discards: bool = False  #: KV may not come: then a token that was sampled without it is not one of its request
     states: dict[str, State] = field(default_factory=dict)
     batch: set[str] = field(default_factory=set)
@@ -244,6 +250,8 @@ class Runner:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.blocks)
+        #: What the second runner's first stage learns of the steps before: as many steps later as there are stages.
+        self.ring: deque[list[tuple[str, State, int]]] = deque([] for _ in range(self.stages))
         self.stale = 0  #: so often a drafter has found other KV than its own
         self.guesses: dict[str, list[int]] = {}  #: of each request, the latest
         self.latest: dict[str, list[int]] = {}  #: those of the latest step
@@ -251,6 +259,9 @@ class Runner:
         self.drafters_kv: list[list[Any]] = [[None] * block_size for _ in range(self.blocks)]
 
     def run(self, step: Any) -> ModelRunnerOutput:
+        for request_id, state, known in self.ring.popleft():
+            if self.states.get(request_id) is state:
+                state.told = max(state.told, known)
         gone = step.finished_req_ids | ((step.preempted_req_ids or set()) if self.second else set())
         for request_id in gone:
             self.states.pop(request_id, None)
@@ -268,16 +279,22 @@ class Runner:
                 [list(ids) for ids in new.block_ids],
                 new.num_computed_tokens,
                 new.lora_request.lora_int_id if new.lora_request is not None else 0,
+                told=len(tokens),
                 column=(new.num_computed_tokens - 1) // block_size,
             )
         cached = step.scheduled_cached_reqs
         assert len(cached.req_ids) == len(cached.new_block_ids) == len(cached.num_computed_tokens)
-        for request_id, blocks, done, outputs in zip(
-            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
+        for i, (request_id, blocks, done, outputs) in enumerate(
+            zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True)
         ):
             state = self.states[request_id]
+            if self.stages > 1 and not self.second:
+                sent = cached.new_token_ids[i]
+                assert len(sent) == step.num_scheduled_tokens[request_id] and done <= state.told, "tokens are missing"
+                assert sent == state.tokens[done : done + len(sent)], "other tokens than those that were sampled"
+                state.told = max(state.told, done + len(sent))
             if request_id in cached.resumed_req_ids:
-                assert not self.second and request_id in cached.all_token_ids
+                assert not self.second and (self.stages > 1 or request_id in cached.all_token_ids)
                 self._must_be_zero(zeroed, blocks, done // block_size)
                 state.at = 0
                 state.column = (done - 1) // block_size
@@ -289,7 +306,7 @@ class Runner:
                     mine += fresh
             if self.discards:
                 del state.tokens[state.prompt + outputs :]
-            if not self.second and request_id not in self.batch:
+            if not self.second and self.stages == 1 and request_id not in self.batch:
                 assert cached.all_token_ids[request_id] == state.tokens, "who was away is told all its tokens"
             state.done = done
             if self.drafts and done >= len(state.tokens):
@@ -315,6 +332,7 @@ class Runner:
         # All write, then all read: a block that two write to is seen by the one that comes too late.
         for request_id, count in scheduled.items():
             state = self.states[request_id]
+            assert self.stages == 1 or state.done + count <= state.told, "the first stage lacks a token"
             assert count > 0 and state.done + count - len(given.get(request_id, ())) <= len(state.tokens)
             tokens = state.tokens + drafts.get(request_id, [])
             for group, mine in enumerate(state.blocks):
@@ -352,12 +370,13 @@ class Runner:
             self._leave_state(state, end, end + len(got) - 1)
             state.tokens += got
             outputs.append(got)
+        got_one = [request_id for request_id, got in zip(ids, outputs, strict=True) if got]
+        self.ring.append([(i, self.states[i], len(self.states[i].tokens)) for i in got_one])
         if self.drafter:
             self._draft(scheduled, {i: len(drafts.get(i, [])) for i in scheduled}, dict(zip(ids, outputs, strict=True)))
         if self.drafts:
-            sampled = [request_id for request_id, got in zip(ids, outputs, strict=True) if got]
             most = min(self.drafts, step.num_spec_tokens_to_schedule)
-            self.latest = {request_id: self._guess(self.states[request_id], most) for request_id in sampled}
+            self.latest = {request_id: self._guess(self.states[request_id], most) for request_id in got_one}
             self.guesses |= self.latest
         return ModelRunnerOutput(
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs

@@ -53,8 +53,19 @@ def with_config(part: str | None, **values: Any) -> Any:
     return made
 
 
+two_stages = copy.copy(stub.config(stages=2).parallel_config)
 configurations = {
-    "pipeline parallelism": ("parallel_config", {"pipeline_parallel_size": 2}),
+    "pipeline parallelism with drafts": (
+        None,
+        {
+            "parallel_config": two_stages,
+            "speculative_config": own(method="ngram", uses_draft_kv_cache=lambda: False),
+        },
+    ),
+    "pipeline parallelism with a KV connector": (
+        None,
+        {"parallel_config": two_stages, "kv_transfer_config": connector("ExampleConnector")},
+    ),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
     "unknown drafters with KV of their own": (
         None,

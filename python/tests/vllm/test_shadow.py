@@ -147,6 +147,8 @@ def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch, what: str) -> N
     monkeypatch.setattr(shadow.api, "OwnScheduler", lambda *a, **k: "own")
     if what == "drafts":
         config = stub.config(drafts=3)
+    elif what == "pipeline parallelism":
+        config = stub.config(stages=2)
     else:
         part, values = configurations[what]
         config = with_config(part, **values)

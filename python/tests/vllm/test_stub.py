@@ -45,6 +45,7 @@ class Run:
     hits: int = 0
     resets: int = 0
     overlapped: int = 0
+    expected: int = 0  #: requests in a step with a token that a step before has yet to give
     finished_seen: set[str] = field(default_factory=set)
 
 
@@ -52,7 +53,7 @@ class Run:
 def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_flight: int = 1) -> Run:
     """Runs a load to its end. Troubled: aborts between a step and its output and elsewhere, resets, pauses.
 
-    With two in flight it does as vLLM's engine core with a batch queue. A step is planned and launched before the
+    With several in flight it does as vLLM's engine core with a batch queue. A step is planned and launched before the
     result of the step before is known. When there are as many as can be, or nothing to plan, the oldest is taken in.
     """
     run = Run()
@@ -81,6 +82,10 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
             run.preempted += len(step.preempted_req_ids or ())
             run.hits += sum(n.num_computed_tokens for n in step.scheduled_new_reqs)
             run.overlapped += bool(step.total_num_scheduled_tokens and launched)
+            awaited = {
+                i for _, ran in launched for i, got in zip(ran.req_ids, ran.sampled_token_ids, strict=True) if got
+            }
+            run.expected += len(awaited & step.num_scheduled_tokens.keys())
             launched.append((step, runner.run(step)))
             run.steps += 1
             stub.clock.now += stub.clock.step_s

@@ -48,7 +48,7 @@ def _asked(config: Any) -> Iterator[tuple[str, str]]:
     yield "tokens of a step", str(budget_of(limits))
     yield "prompts", "in chunks" if limits.enable_chunked_prefill else "in one piece"
     yield "prefix caching", "on" if cache.enable_prefix_caching else "off"
-    yield "steps in flight", "2" if limits.async_scheduling else "1"
+    yield "steps in flight", str(api.plans_in_flight(config))
     yield "drafts", f"{api.most_drafts(config)} by {drafter}" if drafter else "none"
     yield "adapters", str(config.lora_config.max_loras) if config.lora_config is not None else "none"
     yield "KV connector", connector or "none"

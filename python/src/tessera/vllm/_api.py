@@ -122,8 +122,11 @@ __all__ = [
     "slots_ahead",
     "needs_own_blocks",
     "perf_metrics",
+    "plans_in_flight",
     "residency_metrics",
+    "sends_tokens",
     "slots_per_request",
+    "stages",
     "supports_hma",
     "tells_errors",
     "tested",
@@ -161,6 +164,22 @@ def own_scheduler(vllm_config: Any) -> type:
 
         return DiffusionAsyncScheduler if is_async else DiffusionScheduler
     return AsyncScheduler if is_async else OwnScheduler
+
+
+def stages(vllm_config: Any) -> int:
+    """The stages of a pipeline, each with a part of the model's layers."""
+    return vllm_config.parallel_config.pipeline_parallel_size
+
+
+def plans_in_flight(vllm_config: Any) -> int:
+    """Steps that the engine core plans before it knows what came of the first: the length of its queue of batches."""
+    return vllm_config.max_concurrent_batches
+
+
+def sends_tokens(vllm_config: Any) -> bool:
+    """Whether a step brings the tokens that it computes. With async scheduling the last stage sends them to the
+    others."""
+    return stages(vllm_config) > 1 and not vllm_config.scheduler_config.async_scheduling
 
 
 def most_drafts(vllm_config: Any) -> int:

@@ -59,6 +59,8 @@ def make_core(
             "watermark": float(watermark),
             "second_runner": second_runner,
             "plans_in_flight": plans_in_flight,
+            "plans_apart": min(api.stages(vllm_config), plans_in_flight),
+            "sends_tokens": plans_in_flight > 1 and api.sends_tokens(vllm_config),
             "whole_at_end": options.model is not None,
             "lookahead": lookahead,
             "slots_ahead": api.slots_ahead(vllm_config) if lookahead else 0,

@@ -111,7 +111,7 @@ class Inquiries(api.SchedulerInterface):
     def set_option(self, name: str, value: Any) -> None:
         """Changes an option while requests run: one of `tessera.vllm.options.settable`.
 
-        It counts from the next step on. With async scheduling, an option of the policy may count one step later.
+        It counts from the next step on. With several steps in flight, an option of the policy may count one step later.
         Requests keep their KV, their output and what they have used of a quantum. A deadline that depends on it is
         computed anew for each request. A reader that has begun keeps its pace.
 

@@ -151,8 +151,7 @@ class Scheduler(Grammars, Drafts):
                 "asks": None if self.transfers is None else self.transfers.ask,
                 "requests": self.by_id,
             },
-            # Async scheduling: a step is planned while the one before it runs.
-            plans_in_flight=2 if self.config.async_scheduling else 1,
+            plans_in_flight=api.plans_in_flight(vllm_config),
             lookahead=self.lookahead,
             transfers=self.transfers is not None,
             tells=tells(vllm_config),
@@ -266,7 +265,7 @@ class Scheduler(Grammars, Drafts):
             preempted = {r.request_id for r in self.lost_by_reset if r.request_id in self.by_id}
             self.lost_by_reset = []
         # A reset waits until no step is under way.
-        if self._pause_state == Pause.PAUSED_ALL or not self.slots or self.must_reset:
+        if self._pause_state == Pause.PAUSED_ALL or not self.slots or self.must_reset or self.core.is_early():
             return self._empty_step(finished, preempted)
 
         now = time.monotonic()
@@ -296,7 +295,7 @@ class Scheduler(Grammars, Drafts):
             scheduled_cached_reqs=_make_cached(
                 req_ids=ids,
                 resumed_req_ids=resumed,
-                new_token_ids=[],
+                new_token_ids=self.core.new_tokens(),
                 all_token_ids=all_tokens,
                 new_block_ids=blocks,
                 num_computed_tokens=computed,

@@ -31,6 +31,10 @@ def _parallel(name: str) -> Callable[[Any], bool]:
     return lambda c: (_has(c, "parallel_config", name) or 1) > 1
 
 
+def _pipeline(config: Any) -> bool:
+    return _parallel("pipeline_parallel_size")(config)
+
+
 def _drafts(config: Any) -> bool:
     return _has(config, "speculative_config") is not None
 
@@ -109,7 +113,8 @@ most_groups: int = _vllm.groups
 
 #: What is asked of a configuration, before the memory of the model is known: (why not, whether it is so).
 _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("pipeline parallelism", _parallel("pipeline_parallel_size")),
+    ("pipeline parallelism with drafts", lambda c: _pipeline(c) and _drafts(c)),
+    ("pipeline parallelism with a KV connector", lambda c: _pipeline(c) and _connector(c)),
     ("context parallelism", lambda c: _parallel("decode_context_parallel_size")(c) or _pcp(c)),
     # vLLM ends no chunk of a prompt so close to its end that such a drafter lacks tokens.
     ("unknown drafters with KV of their own", lambda c: _drafts(c) and not _is_known_drafter(c)),
@@ -161,6 +166,9 @@ def why_not_shadow(config: Any) -> Iterator[str]:
     if _drafts(config):
         # It has a token in each of its steps, and would fall behind ever more.
         yield "drafts in shadow mode"
+    if _pipeline(config):
+        # With one step in flight it has all requests in each step, and the engine a part of them.
+        yield "pipeline parallelism in shadow mode"
 
 
 #: Layers that look at all tokens, and such that look at a window. Latent attention (MLA) keeps one vector of a token,
