@@ -31,15 +31,19 @@ def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "reco
 class Pair:
     """An engine that computes prompts and one that goes on, with requests of their own beside."""
 
-    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, **more: Any):
+    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, in_flight: int = 1, **more: Any):
         workers: dict[str, connector.Worker] = {}
         self.rng = random.Random(seed)
         self.engines = {}
         self.workers = workers
+        self.in_flight = in_flight
+        self.overlapped = 0
         for name in ("P", "D"):
-            made = engine(name, tessera, **more)
-            s = stub.scheduler(stub.Scheduler if tessera is not None else stub.OwnScheduler, made, blocks)
-            runner = stub.Runner(blocks, more.get("second", False), places=more.get("max_num_seqs", 24))
+            made = engine(name, tessera, async_scheduling=in_flight == 2, **more)
+            own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
+            s = stub.scheduler(stub.Scheduler if tessera is not None else own, made, blocks)
+            places = more.get("max_num_seqs", 24)
+            runner = stub.Runner(blocks, more.get("second", False), places=places, discards=in_flight == 2)
             self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
         self.got: dict[str, list[int]] = {}
         self.reasons: dict[str, Any] = {}
@@ -58,13 +62,17 @@ class Pair:
         s, worker = self.engines[name]
         plan = s.schedule()
         self.preempted += len(plan.preempted_req_ids or ())
+        self.overlapped += bool(plan.total_num_scheduled_tokens and worker.launched)
         self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
         ended = []
-        ran = worker.run(plan)
+        worker.launch(plan)
         if self.rng.random() < 0.05 and s.requests and self.aborts:
             victim = self.rng.choice(list(s.requests))
             s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
             self.aborted.add(victim)
+        if len(worker.launched) < self.in_flight:
+            return []
+        plan, ran = worker.finish()
         for outputs in s.update_from_output(plan, ran).values():
             for o in outputs.outputs:
                 self.got[o.request_id] += o.new_token_ids
@@ -118,37 +126,40 @@ class Pair:
 
 
 policies = ["fcfs", "pars", "pascal", "due_first"]
+flights = pytest.mark.parametrize("in_flight", [1, 2], ids=["", "two in flight"])
 
 
+@flights
 @pytest.mark.parametrize("aborts", [False, True], ids=["calm", "aborts"])
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("policy", policies)
-def test_tokens(policy: str, caching: bool, aborts: bool) -> None:
-    pair = Pair(
-        policies.index(policy), {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}, caching=caching
-    )
+def test_tokens(policy: str, caching: bool, aborts: bool, in_flight: int) -> None:
+    tessera = {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}
+    pair = Pair(policies.index(policy), tessera, caching=caching, in_flight=in_flight)
     assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
     pair.serve(stub.Load(seed=policies.index(policy), count=150), aborts, forgets=0.1)
     # Else it proves less than it says.
     assert pair.workers["D"].pulled > 100
-    assert pair.preempted > 0
+    assert pair.preempted > 0 and (pair.overlapped > 100 or in_flight == 1)
     assert bool(pair.aborted) == aborts
     assert not caching or pair.cached > 0
 
 
+@flights
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("policy", ["fcfs", "pars"])
-def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool) -> None:
+def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool, in_flight: int) -> None:
     """A request with KV that has come waits for a place, with blocks that running requests may lack."""
     for seed, (places, blocks) in enumerate([(3, 60), (3, 30), (1, 60), (1, 26)]):
-        pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places)
+        pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places, in_flight=in_flight)
         pair.serve(stub.Load(seed=seed, count=60), aborts=seed % 2 == 1)
         assert pair.workers["D"].pulled > 40
 
 
-def test_beside_vllm() -> None:
+@flights
+def test_beside_vllm(in_flight: int) -> None:
     """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
-    pairs = [Pair(7, tessera) for tessera in (None, {})]
+    pairs = [Pair(7, tessera, in_flight=in_flight) for tessera in (None, {})]
     for pair in pairs:
         pair.serve(stub.Load(seed=7, count=90), aborts=False)
         assert pair.workers["D"].pulled > 100
@@ -156,10 +167,11 @@ def test_beside_vllm() -> None:
     assert pairs[0].reasons == pairs[1].reasons
 
 
+@flights
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
 @pytest.mark.parametrize("seed", range(3))
-def test_kv_that_does_not_come(seed: int, policy: str) -> None:
-    pair = Pair(seed, {}, failing=0.3, policy=policy)
+def test_kv_that_does_not_come(seed: int, policy: str, in_flight: int) -> None:
+    pair = Pair(seed, {}, failing=0.3, policy=policy, in_flight=in_flight)
     pair.serve(stub.Load(seed=seed, count=90), aborts=seed == 2)
     assert pair.workers["D"].failed > 3
     failed = [name for name, reason in pair.reasons.items() if reason == FinishReason.ERROR]
@@ -425,7 +437,7 @@ def test_what_is_handed_back() -> None:
         return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))
 
     assert kind() is stub.Scheduler
-    assert kind(async_scheduling=True) is stub.OwnAsyncScheduler
+    assert kind(async_scheduling=True) is stub.Scheduler
     assert kind(drafts=3) is stub.OwnScheduler
     made = engine("P", {})
     made.kv_transfer_config.kv_connector_extra_config = {"bidirectional_kv_xfer": True}
