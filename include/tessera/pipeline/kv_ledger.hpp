@@ -463,7 +463,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
   fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;
-  std::uint64_t copied_in_ = 0;      ///< The newest plan that lists copies: a request that it fills may have ended since.
+  std::uint64_t copied_in_ = 0;  ///< The newest plan that lists copies: a request that it fills may have ended since.
   std::uint32_t* swapped_in_round_;  ///< By device block: the latest plan that swapped it out,
   std::uint32_t round_ = 0;          ///< and the number of the present plan.
 };

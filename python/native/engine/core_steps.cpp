@@ -117,15 +117,15 @@ plan core::plan_with_answers(double now, const ts::step_limits& limits) {
     if (planner_->abandon(plan_) != ts::status::ok) throw std::runtime_error("a plan could not be made anew");
     apply_answers();
   }
+  const bool must_wait = !in_flight_.empty() && std::max(plan_.load_after, plan_.fetch_after) >= in_flight_.front().id;
+  if (must_wait && planner_->abandon(plan_) != ts::status::ok) throw std::runtime_error("a plan could not be given up");
   // Those that do not start by it are asked about again at their next turn.
   for (request* r : fetches_) {
     if (r->state().life == ts::lifecycle::waiting) (void)planner_->fetching(*r, {});
     r->fetches = false;
   }
   fetches_.clear();
-  if (in_flight_.empty() || std::max(plan_.load_after, plan_.fetch_after) < in_flight_.front().id) return plan_;
-  (void)planner_->abandon(plan_);
-  return {};
+  return must_wait ? plan{} : plan_;
 }
 
 /// Asks about the requests that start by the plan. Whether an answer changes it.
