@@ -76,6 +76,8 @@ class Engine:
             given | options,
             {
                 "output": output,
+                "status_waiting": "waiting",
+                "status_loading": "loading",
                 "status_running": "running",
                 "status_preempted": "preempted",
                 "status_stopped": "stopped",

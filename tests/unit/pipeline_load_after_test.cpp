@@ -119,3 +119,36 @@ TEST_CASE("readers of the blocks in load are told as if a plan that was abandone
   e.commit(p);
   CHECK(e.scheduler.arrived(*e.high, 199_tok) == status::ok);
 }
+
+TEST_CASE("blocks in fetch that a plan in flight reads are told apart from those in load", "[pipeline]") {
+  taken_over e{0};
+  REQUIRE(e.scheduler.fetching(*e.high, 199_tok) == status::ok);
+  auto p = e.plan();
+  REQUIRE(p.fetch.size() == 1);
+  CHECK(p.load_after == 0);
+  CHECK(p.fetch_after == e.running.id);
+  e.abandon(p);
+  e.commit(e.running);
+  p = e.plan();
+  REQUIRE(p.fetch.size() == 1);
+  CHECK(p.fetch_after == 0);
+  e.commit(p);
+}
+
+TEST_CASE("blocks in load that an ended request gave back are written to at once", "[pipeline]") {
+  taken_over e{0, 0};
+  const auto next = e.plan();
+  REQUIRE(next.load.empty());
+  std::vector<outcome> o(1);
+  o[0].finished = true;
+  e.commit(e.running, o);
+  const auto third = e.plan();  // it is in flight when the blocks are given back, and does not read them
+  REQUIRE(third.load.empty());
+  e.commit(next);
+  const auto p = e.plan();
+  REQUIRE(e.names_what_is_read(p));
+  CHECK(p.load_after == 0);
+  e.commit(third);
+  e.commit(p);
+  CHECK(e.scheduler.arrived(*e.high, 199_tok) == status::ok);
+}

@@ -184,7 +184,13 @@ template <class Planning>
       return wait_reason::none;
     }
   }
-  if (comes_back) kv.bring_back(r, hits);
+  if (comes_back) {
+    if constexpr (Planning::ledger::travels) {
+      const std::uint64_t last = s.host_head == no_index ? kv.read_before(r, hits) : 0;
+      if (last > step.fetch_after) step.fetch_after = last;
+    }
+    kv.bring_back(r, hits);
+  }
   kv.load(r, hits, on_host);
   schedule(p, r, first, count, left, no_index, s.preemptions != 0 ? entry_origin::resumed : entry_origin::started);
   return wait_reason::none;

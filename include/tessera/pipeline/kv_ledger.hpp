@@ -90,8 +90,11 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   /// copies. O(blocks of the request).
   [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
     const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
-    if (copies) return plan_;
-    std::uint64_t last = moves_->victims.empty() ? 0 : before_;
+    return copies ? plan_ : read_before(r, hits);
+  }
+  /// The same of the plans before the present one.
+  [[nodiscard]] std::uint64_t read_before(const Request& r, std::size_t hits) const noexcept {
+    std::uint64_t last = moves_->victims.empty() || before_ < copied_in_ ? copied_in_ : before_;
     if (overlaps_) {
       for (const kv::block_id id : awaited(r, hits)) last = read_until_[id] > last ? read_until_[id] : last;
     }
@@ -109,6 +112,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
+    if (!copies_.empty()) copied_in_ = plan;
     journal_.clear();
   }
 
@@ -242,7 +246,10 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   }
 
   /// Forgets the latest plan. Requires: all of its changes were undone.
-  void forget_plan() noexcept { plan_ = before_; }
+  void forget_plan() noexcept {
+    if (copied_in_ == plan_) copied_in_ = before_;
+    plan_ = before_;
+  }
 
   /// Undoes all changes since `mark`, latest first. Returns the number of evictions undone.
   std::size_t roll_back(std::size_t mark) noexcept {
@@ -315,9 +322,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   /// Makes a plan final: it cannot be undone any more. Blocks that it copies to the host are findable there from now
   /// on. Blocks that it copies from there may be replaced from now on.
   void stands(const kv_moves<Request>& moves) noexcept {
-    if (overlaps_) {
-      for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
-    }
+    for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
     if constexpr (has_two_levels) {
       for (const kv_transfer<Request>& t : moves.swap_out) {
         const state& s = t.request->state();
@@ -355,6 +360,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   void release(Request& r, kv_moves<Request>& moves) noexcept {
     wish(blocks_, r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
+    are_read(table_.row(row));
     give_back(row, 0);
     table_.truncate(row, 0);
     moves.left_rows.push_back(row);
@@ -457,6 +463,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
   fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;
+  std::uint64_t copied_in_ = 0;  ///< The newest plan that lists copies: a request that it fills may have ended since.
   std::uint32_t* swapped_in_round_;  ///< By device block: the latest plan that swapped it out,
   std::uint32_t round_ = 0;          ///< and the number of the present plan.
 };

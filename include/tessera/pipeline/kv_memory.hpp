@@ -269,6 +269,7 @@ class kv_memory {
     const auto n = static_cast<std::size_t>(whole(length).count());
     const std::size_t size = table_.size(row);
     if (size <= n) return blocks{};
+    are_read(table_.row(row).subspan(n));
     give_back(row, n);
     table_.truncate(row, n);
     return blocks{static_cast<std::int64_t>(size - n)};
@@ -392,12 +393,11 @@ class kv_memory {
     TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
     static_cast<void>(released);
     own_.left(row, ids, blocks_);
-    if (overlaps_) are_read(ids);
   }
 
-  /// Plans in flight may read these blocks, which other requests own from now on.
+  /// Plans in flight may read these blocks, which their request gives up.
   void are_read(std::span<const kv::block_id> ids) noexcept {
-    for (const kv::block_id id : ids) read_until_[id] = plan_;
+    for (std::size_t i = 0; overlaps_ && i != ids.size(); ++i) read_until_[ids[i]] = plan_;
   }
 
   tokens block_size_;

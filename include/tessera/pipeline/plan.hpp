@@ -128,10 +128,12 @@ struct step_plan {
   std::span<const kv_fetch<R>> fetch;        ///< KV that arrives with adopted requests, or that was announced.
   std::span<const kv_fetch<R>> load;  ///< KV in transfer (`loading`): no kernel reads or writes these blocks before
                                       ///< `arrived`.
-  std::uint64_t load_after = 0;  ///< Do not write to blocks of `load` before all plans up to this id have been run,
-                                 ///< with their copies. These plans may still read the blocks, because a victim or an
-                                 ///< ended request gave them up meanwhile. 0: no plan in flight reads them. If it is
-                                 ///< `id`, the copies of this plan read them.
+  std::uint64_t load_after = 0;   ///< Do not write to blocks of `load` before all plans up to this id have been run,
+                                  ///< with their copies. These plans may still read the blocks, because a victim or an
+                                  ///< ended request gave them up meanwhile. 0: no plan in flight reads them. If it is
+                                  ///< `id`, the copies of this plan read them.
+  std::uint64_t fetch_after = 0;  ///< The same for blocks of `fetch`, for an engine that does not order their writes
+                                  ///< after the kernels of the plans before.
   std::span<const preemption<R>> preempted;  ///< Requests that lost their blocks, swapped or dropped.
   std::span<R* const> outgrown;              ///< Longer than the limits allow: finish or cancel them.
   std::span<const deadline_passed<R>> late;  ///< Deadlines that have passed since the last plan. Each is reported once,

@@ -80,6 +80,7 @@ struct step {
   kv_moves<Request> moves;
   fixed_vector<kv_fetch<Request>> load;         ///< Blocks of starting requests with KV in transfer.
   std::uint64_t load_after = 0;                 ///< The last plan that reads their blocks.
+  std::uint64_t fetch_after = 0;                ///< The same for requests with KV that is fetched for this plan.
   fixed_vector<deadline_passed<Request>> late;  ///< Deadlines that had passed when it was made.
   fixed_vector<std::uint64_t> skipped;          ///< Sequence numbers of the requests that the gate skipped, the first
                                                 ///< of their classes, as far as there is room.

@@ -74,7 +74,7 @@ template <class Request, class Order, class BlockStore, class Gate>
   s.first_guest = ~std::size_t{0};
   s.outgrown.clear();
   s.load.clear();
-  s.load_after = 0;
+  s.load_after = s.fetch_after = 0;
   s.skipped.clear();
   s.held_for_prefix.clear();
   find_leaders(all, plans, s);
@@ -103,6 +103,7 @@ template <class Plan, class Tables, class Table, class Request>
           .fetch = s.moves.fetch,
           .load = s.load,
           .load_after = s.load_after >= oldest ? s.load_after : 0,
+          .fetch_after = s.fetch_after >= oldest ? s.fetch_after : 0,
           .preempted = s.moves.victims,
           .outgrown = s.outgrown,
           .late = s.late,

@@ -22,6 +22,9 @@ namespace {
 /// longest request.
 constexpr std::size_t most_aside = 1024;
 
+/// A ticket of a request that has ended while a further step under way has it: the rest of it is its slot.
+constexpr std::uint64_t by_slot = std::uint64_t{1} << 63U;
+
 /// Calls `f(name, value)` for each setting that can be changed while requests run.
 template <class F>
 void settable(settings& s, F&& f) {
@@ -42,6 +45,8 @@ void settable(settings& s, F&& f) {
 
 vocabulary::vocabulary(const nb::dict& d)
     : output{nb::object(d["output"])},
+      status_waiting{d["status_waiting"]},
+      status_loading{d["status_loading"]},
       status_running{d["status_running"]},
       status_preempted{d["status_preempted"]},
       status_stopped{d["status_stopped"]},
@@ -119,7 +124,6 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.batch = settings_.limits.residents;
   settings_.transfers = get<bool>(options, "transfers");
   if (settings_.transfers) {
-    if (settings_.limits.plans_in_flight != 1) throw nb::value_error("transfers are for one step in flight");
     // Besides the running requests there are those with KV that comes or is being fetched: each has a block at least.
     settings_.limits.residents += std::min(settings_.limits.blocks, std::max(settings_.batch, most_aside));
     settings_.limits.deadlines = settings_.limits.residents;
@@ -356,13 +360,24 @@ void core::admit(const arrival& a) {
   }
   r.loading = false;
   --loading_;
-  if (r.dead) --unwanted_;
+  if (r.dead) {
+    --unwanted_;
+  } else {
+    set(r.object, names().status, r.state().preemptions == 0 ? words_.status_waiting : words_.status_preempted);
+  }
 }
 
 nb::object core::drain(std::uint32_t slot) {
   request& r = at(slot);
   std::uint64_t ticket = 0;
-  if (!r.dead || planner_->drain(r, ticket) != ts::status::ok) {
+  const ts::status done = r.dead ? planner_->drain(r, ticket) : ts::status::invalid;
+  if (done == ts::status::busy &&
+      (r.state().life == ts::lifecycle::suspended || planner_->suspend(r) == ts::status::ok)) {
+    std::erase(standing_, &r);
+    ++kept_;
+    return nb::cast(by_slot | slot);
+  }
+  if (done != ts::status::ok) {
     let_go(slot);
     return nb::none();
   }
@@ -371,6 +386,10 @@ nb::object core::drain(std::uint32_t slot) {
 }
 
 void core::drained(std::uint64_t ticket) {
+  if ((ticket & by_slot) != 0) {
+    --kept_;
+    return let_go(static_cast<std::uint32_t>(ticket));
+  }
   if (planner_->drained(ticket) != ts::status::ok) throw std::runtime_error("no blocks are held by this ticket");
 }
 
@@ -441,6 +460,7 @@ void core::note_loads() {
     request& r = *l.request;
     r.loading = true;
     ++loading_;
+    set(r.object, names().status, words_.status_loading);
     const row_of_group row = planner_->row(0, r.state().row, 0);
     all.append(nb::make_tuple(nb::borrow(r.object), nb::make_tuple(ids_from(row, 0)), l.first));
   }
@@ -483,7 +503,7 @@ void core::retire(request& r) {
 
 /// Gives back the slots of those that no plan holds any more.
 void core::reclaim() {
-  if (!arrived_.empty() && in_flight_.empty()) {
+  if (!arrived_.empty() && !open_) {
     std::erase_if(arrived_, [this](const arrival& a) { return a.who->dead && (admit(a), true); });
   }
   if (settings_.tells && !leaving_.empty()) note_events();
@@ -567,7 +587,7 @@ void core::forget_prefixes() {
 }
 
 std::size_t core::running() const {
-  const std::size_t aside = planner_->suspended() - std::min(planner_->suspended(), loading_);
+  const std::size_t aside = planner_->suspended() - std::min(planner_->suspended(), loading_ + kept_);
   if (!open_) return planner_->residents().size() + aside;
   std::size_t n = aside;
   for (const request* r : planner_->residents()) n += r->dead ? 0 : 1;

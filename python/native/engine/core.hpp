@@ -33,7 +33,7 @@ struct vocabulary {
   explicit vocabulary(const nb::dict& d);
 
   record_maker output;  ///< Makes an output of (id, tokens).
-  nb::object status_running, status_preempted, status_stopped, status_length;
+  nb::object status_waiting, status_loading, status_running, status_preempted, status_stopped, status_length;
   nb::object reason_stop, reason_length, reason_repetition;
   nb::object repeats;  ///< Asked of a request whether it repeats itself; sets its status if so.
   nb::object
@@ -82,8 +82,8 @@ class core {
   /// many of them are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
   /// The KV of `n` tokens of it has come, and no more will. It goes on as soon as a place of `residents` is free,
-  /// before any other request starts. Not between a plan and what came of it. The blocks of a cancelled request are
-  /// free then.
+  /// before any other request starts: not in a plan that is made just after another one. The blocks of a cancelled
+  /// request are free then.
   void arrived(std::uint32_t slot, std::int64_t n);
   /// A request with KV for other engines has ended, as `update` said: its blocks stay held until `drained` is told what
   /// this returns. None if it has none, or there is no room for that: its blocks are free.
@@ -91,7 +91,7 @@ class core {
   void drained(std::uint64_t ticket);
   /// The same, if no engine wants the KV.
   void let_go(std::uint32_t slot);
-  [[nodiscard]] std::size_t draining() const { return planner_->draining(); }
+  [[nodiscard]] std::size_t draining() const { return planner_->draining() + kept_; }
   /// Requests with KV on its way, and those that wait for a place in the runner because their KV has come.
   [[nodiscard]] std::size_t loading() const noexcept { return loading_; }
   /// Those of them that have not ended.
@@ -164,6 +164,7 @@ class core {
   void forget_names(const request& r);
   void reclaim();
   void admit(const arrival& a);
+  [[nodiscard]] std::size_t placed() const;
   void preempt(request& r);
   void close_block(request& r);
   [[nodiscard]] static std::uint64_t with_inputs(const request& r, std::uint64_t hash, std::int64_t begin,
@@ -231,6 +232,7 @@ class core {
   /// each must be found among them.
   std::set<std::pair<std::uint64_t, std::uint32_t>> filled_by_;
   nb::list told_;
+  std::size_t kept_ = 0;            ///< Ended and suspended: KV for other engines, and a step under way has them.
   std::size_t loading_ = 0;         ///< Requests with KV on its way, or that has come and they have not gone on,
   std::size_t unwanted_ = 0;        ///< such of them as have ended,
   std::vector<arrival> arrived_;    ///< and those with KV that has come, in the order in which it came.
@@ -245,6 +247,7 @@ class core {
   std::vector<said> answers_;      ///< To be taken in before the next plan.
   std::vector<request*> fetches_;  ///< Requests with KV elsewhere, as far as is known for the present plan.
   std::vector<request*> waits_;    ///< Parked until the next plan: it is not known yet.
+  std::uint64_t asked_ = 0;        ///< Counts the times that this is asked.
   std::uint64_t planned_ = 0;      ///< Plans that were made,
   std::uint64_t settled_ = 0;      ///< and settled.
 

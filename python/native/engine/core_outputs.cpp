@@ -3,6 +3,7 @@
 #include "core.hpp"
 #include "objects.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -149,7 +150,16 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   const std::size_t n = ran_plan.size();
   outcomes_.assign(n, ts::outcome{});
   failed_.clear();
-  for (const std::uint32_t slot : spoilt) at(slot).spoilt_until = planned_;
+  std::vector<request*> lost;
+  for (const std::uint32_t slot : spoilt) {
+    request& r = at(slot);
+    r.spoilt_until = planned_;
+    const auto is_it = [&r](const ts::preemption<request>& p) { return p.request == &r; };
+    // A step under way may have taken its blocks already, and that has been said.
+    const bool is_told = r.state().life == ts::lifecycle::waiting ||
+                         (open_ && std::any_of(plan_.preempted.begin(), plan_.preempted.end(), is_it));
+    if (!is_told) lost.push_back(&r);
+  }
   std::int32_t client = -1;
   PyObject* outputs = nullptr;  // of that client; by_client holds it
   for (std::size_t i = 0; i != n; ++i) {
@@ -201,8 +211,8 @@ nb::tuple core::update(nb::handle index_of, nb::handle req_ids, nb::handle sampl
   // Not before: a slot that is given back would be another request's.
   for (const std::uint32_t slot : failed_) cancel(slot);
   settle_oldest(now);
-  for (const std::uint32_t slot : spoilt) {
-    if (!at(slot).dead) lose(at(slot));
+  for (request* r : lost) {
+    if (!r->dead) lose(*r);
   }
   settle_empty(now);
   return all();

@@ -20,6 +20,15 @@ double core::usage() const {
   return 1.0 - (all - static_cast<double>(planner_->held().count())) / all;
 }
 
+/// Requests with a place in the runner when the latest plan has been run, at most.
+std::size_t core::placed() const {
+  std::size_t n = planner_->residents().size() + standing_.size();
+  if (!open_) return n;
+  n -= plan_.preempted.size();
+  for (std::size_t i = 0; i != plan_.size(); ++i) n += plan_[i].origin != ts::entry_origin::going_on ? 1 : 0;
+  return n;
+}
+
 std::string core::why(std::uint32_t slot) const { return ts::to_string(planner_->why(at(slot))); }
 
 bool core::decodes() const {

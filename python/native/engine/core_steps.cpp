@@ -24,17 +24,16 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   std::size_t starts = admit && !defer_prefills ? ~std::size_t{0} : 0;
   if (settings_.transfers) {
     // The room beyond the batch is for KV that comes and goes: the runner has no place for more requests.
-    const auto places = [this] {
-      return settings_.batch - std::min(settings_.batch, planner_->residents().size() + standing_.size());
-    };
+    const auto places = [this] { return settings_.batch - std::min(settings_.batch, placed()); };
     // Running requests may lack blocks that the arrived ones hold, and no other request can give them any.
-    if (!arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
+    if (!open_ && !arrived_.empty() && places() == 0 && plan_.empty() && standing_.empty()) {
       request& last = *planner_->residents().back();
       preempt(last);
+      if (last.transfers) last.spoilt_until = planned_;
       given_up_.push_back(&last);
     }
     auto next = arrived_.begin();
-    while (next != arrived_.end() && places() != 0) this->admit(*next++);
+    while (!open_ && next != arrived_.end() && places() != 0) this->admit(*next++);
     arrived_.erase(arrived_.begin(), next);
     starts = std::min(starts, places());
   }
@@ -49,18 +48,22 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
                                .max_starts = starts};
   ++planned_;
   plan_ = words_.asks.is_none() ? planner_->next(moment(now), limits) : plan_with_answers(now, limits);
-  in_flight_.push_back(plan_);
-  note_step(now);
+  open_ = plan_.id != 0;
+  if (open_) {
+    in_flight_.push_back(plan_);
+    note_step(now);
+  } else {
+    --planned_;
+  }
   if (settings_.transfers) note_loads();
-  open_ = true;
   ++step_;
   if (zeroes_) to_zero_ = nb::list();
   nb::tuple result = repeats_last_step() ? hand_out_same() : hand_out_anew();
-  if (plan_.empty() && in_flight_.size() == 1) {
+  if (open_ && plan_.empty() && in_flight_.size() == 1) {
     // If so, no request would ever run again: say it instead of looping.
     const bool stuck = admit && !defer_prefills && planner_->waiting() != 0 && running() == 0 &&
                        plan_.preempted.empty() && plan_.outgrown.empty() && leaving_.empty() && loading_ == 0 &&
-                       planner_->draining() == 0;
+                       draining() == 0;
     settle_empty(now);
     if (stuck) throw std::runtime_error("requests wait and none can start on an empty instance");
   }
@@ -95,11 +98,14 @@ void core::note_step(double now) {
 /// A plan with what is known elsewhere of the requests that start by it. A request is asked about when its turn has
 /// come, with what is here then. If the answer changes what it computes, the plan is made anew: others may start by it,
 /// or with another part of their prompts here. The first in line keeps its answer, then the second, and so on.
+/// A connector writes KV whatever the device does. If the blocks are still used by a step under way, nothing is planned
+/// before that has been settled: the plan has the id 0.
 plan core::plan_with_answers(double now, const ts::step_limits& limits) {
   for (request* r : waits_) {
     if (r->state().parked) (void)planner_->ready(*r);
   }
   waits_.clear();
+  ++asked_;
   while (true) {
     plan_ = planner_->next(moment(now), limits);
     bool is_settled = false;
@@ -113,13 +119,15 @@ plan core::plan_with_answers(double now, const ts::step_limits& limits) {
     if (planner_->abandon(plan_) != ts::status::ok) throw std::runtime_error("a plan could not be made anew");
     apply_answers();
   }
+  const bool must_wait = !in_flight_.empty() && std::max(plan_.load_after, plan_.fetch_after) >= in_flight_.front().id;
+  if (must_wait && planner_->abandon(plan_) != ts::status::ok) throw std::runtime_error("a plan could not be given up");
   // Those that do not start by it are asked about again at their next turn.
   for (request* r : fetches_) {
     if (r->state().life == ts::lifecycle::waiting) (void)planner_->fetching(*r, {});
     r->fetches = false;
   }
   fetches_.clear();
-  return plan_;
+  return must_wait ? plan{} : plan_;
 }
 
 /// Asks about the requests that start by the plan. Whether an answer changes it.
@@ -140,8 +148,8 @@ bool core::ask() {
 }
 
 bool core::ask(request& r, ts::tokens here) {
-  if (r.asked_in == planned_ && r.asked_with == here) return false;
-  r.asked_in = planned_;
+  if (r.asked_in == asked_ && r.asked_with == here) return false;
+  r.asked_in = asked_;
   r.asked_with = here;
   const nb::object answer = words_.asks(nb::borrow(r.object), here.count());
   const nb::tuple both = nb::cast<nb::tuple>(answer);
@@ -294,6 +302,8 @@ nb::tuple core::hand_out_anew() {
     set(r.object, names().status, words_.status_preempted);
     set(r.object, names().num_preemptions, number(static_cast<std::int64_t>(r.state().preemptions) + 1));
     r.has_news = true;
+    // If a step under way were its last one, no KV of it would be left for other engines.
+    if (r.transfers) r.spoilt_until = planned_ - 1;
     forget_drafts(r);
   }
 

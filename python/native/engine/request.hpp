@@ -61,9 +61,9 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   ts::tokens expected_output{};
   ts::token_pacer pacer{};
 
-  std::uint64_t asked_in = 0;      ///< The plan for which it was last asked what of it is elsewhere,
+  std::uint64_t asked_in = 0;      ///< The time when it was last asked what of it is elsewhere,
   ts::tokens asked_with{};         ///< how many of its tokens were here,
-  std::uint64_t spoilt_until = 0;  ///< Plans up to this one used KV of it that did not come.
+  std::uint64_t spoilt_until = 0;  ///< Results of plans up to this one do not count: KV has not come, or is lost.
 
   mutable std::vector<ts::gate::encoder_input> inputs;  ///< Images and the like, in the order of their places.
   [[nodiscard]] std::span<ts::gate::encoder_input> encoder_inputs() const noexcept { return inputs; }

@@ -7,6 +7,7 @@ What it asks of a scheduler, and when, is what vLLM's NIXL connector asks. Its w
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +83,10 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
 
 
 class Worker:
-    """Moves blocks between stub runners. A transfer takes some steps; a part of them may fail, as a block of it."""
+    """Moves blocks between stub runners. A transfer takes some steps; a part of them may fail, as a block of it.
+
+    It writes whatever the device does: when a step is launched, those before it may still have to run.
+    """
 
     def __init__(self, name: str, runner: Any, all_workers: dict[str, Worker], seed: int, failing: float = 0) -> None:
         self.runner = runner
@@ -95,11 +99,22 @@ class Worker:
         self.pulling: dict[str, list[Any]] = {}  #: steps left, local blocks, where from
         self.unwanted: list[dict[str, Any]] = []
         self.sent: set[str] = set()
+        self.launched: deque[tuple[Any, Any]] = deque()
         self.pulled = 0
         self.failed = 0
 
     def run(self, step: Any) -> Any:
+        self.launch(step)
+        return self.finish()[1]
+
+    def finish(self) -> tuple[Any, Any]:
+        """Runs the oldest step that was launched. Returns the step, and what came of it."""
+        step, told = self.launched.popleft()
         output = self.runner.run(step)
+        output.kv_connector_output = told
+        return step, output
+
+    def launch(self, step: Any) -> None:
         told = step.kv_connector_metadata
         self.kept |= set(told.keep)
         for request_id, (local, params) in told.pull.items():
@@ -124,10 +139,9 @@ class Worker:
             self._copy(job[1], job[2], invalid)
             self._let_go(job[2])
         sent, self.sent = self.sent, set()
-        output.kv_connector_output = KVConnectorOutput(
-            finished_sending=sent or None, finished_recving=done or None, invalid_block_ids=invalid
+        self.launched.append(
+            (step, KVConnectorOutput(finished_sending=sent or None, finished_recving=done or None, invalid_block_ids=invalid))
         )
-        return output
 
     def _is_kept(self, params: dict[str, Any]) -> bool:
         """Its worker hears of it a step later."""

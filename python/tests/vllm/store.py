@@ -8,6 +8,8 @@ or later, and checks what it is told. `Offload` is the worker of vLLM's own Offl
 from __future__ import annotations
 
 import random
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,7 +141,10 @@ class StoreConnector(KVConnectorBase_V1):
 
 
 class StoreWorker:
-    """Loads before a step or over some steps, and saves after it. A part of the loads fails, from some block on."""
+    """Loads before a step or over some steps, and saves after it. A part of the loads fails, from some block on.
+
+    It loads when a step is launched: those before it may still have to run.
+    """
 
     def __init__(self, runner: Any, store: dict[Any, list[Any]], seed: int, failing: float = 0) -> None:
         self.runner = runner
@@ -147,9 +152,11 @@ class StoreWorker:
         self.rng = random.Random(seed)
         self.failing = failing
         self.coming: dict[str, list[Any]] = {}
+        self.launched: deque[tuple[Any, set[str], set[int]]] = deque()
         self.loaded = self.saved = self.failed = 0
+        self.spoilt = False
 
-    def run(self, step: Any) -> Any:
+    def launch(self, step: Any) -> None:
         told = step.kv_connector_metadata
         invalid: set[int] = set()
         for request_id, blocks in told.load.items():
@@ -157,7 +164,6 @@ class StoreWorker:
                 self.coming[request_id] = [self.rng.randrange(6), blocks]
             else:
                 invalid |= self._load(blocks)
-        output = self.runner.run(step)
         done = set()
         for request_id, job in list(self.coming.items()):
             job[0] -= 1
@@ -165,12 +171,20 @@ class StoreWorker:
                 del self.coming[request_id]
                 done.add(request_id)
                 invalid |= self._load(job[1])
-        for block_id, name in told.save:
-            if not invalid:  # else it may have been computed from what did not come
+        self.launched.append((step, done, invalid))
+
+    def finish(self) -> tuple[Any, Any]:
+        """Runs the oldest step that was launched. Returns the step, and what came of it."""
+        step, done, invalid = self.launched.popleft()
+        output = self.runner.run(step)
+        for block_id, name in step.kv_connector_metadata.save:
+            # Else it may have been computed from what did not come, in this step or in the one before.
+            if not invalid and not self.spoilt:
                 self.store[name] = list(self.runner.kv[block_id])
                 self.saved += 1
+        self.spoilt = bool(invalid) and bool(self.launched)
         output.kv_connector_output = KVConnectorOutput(finished_recving=done or None, invalid_block_ids=invalid)
-        return output
+        return step, output
 
     def _load(self, blocks: list[tuple[int, Any]]) -> set[int]:
         fails_from = len(blocks)
@@ -186,10 +200,12 @@ class StoreWorker:
 
 
 class Host(OffloadingWorker):
-    """The host's memory, in place of what copies on a GPU. A copy takes some steps, and reads when it is over."""
+    """The host's memory, in place of what copies on a GPU. A copy takes some steps, and reads when it is over. What is
+    loaded may be written at once."""
 
-    def __init__(self, runner: Any, seed: int) -> None:
+    def __init__(self, runner: Any, seed: int, run_all: Callable[[], None]) -> None:
         self.runner = runner
+        self.run_all = run_all  #: a copy is waited for together with the steps before it
         self.rng = random.Random(seed)
         self.memory: dict[int, list[Any]] = {}
         self.jobs: dict[int, list[Any]] = {}
@@ -202,18 +218,23 @@ class Host(OffloadingWorker):
 
     def submit_load(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:
         self.jobs[job_id] = [self.rng.randrange(4), "load", dst_spec, src_spec]
+        if self.rng.random() < 0.5:
+            self._load(dst_spec, src_spec)
         return True
+
+    def _load(self, device: Any, host: Any) -> None:
+        for ours, theirs in zip(device.block_ids.tolist(), host.block_ids.tolist(), strict=True):
+            self.runner.kv[ours] = list(self.memory[theirs])
+            self.loaded += 1
 
     def _end(self, job_id: int) -> None:
         _, what, device, host = self.jobs.pop(job_id)
-        assert len(device.block_ids) == len(host.block_ids)
-        for ours, theirs in zip(device.block_ids.tolist(), host.block_ids.tolist(), strict=True):
-            if what == "store":
+        if what == "load":
+            self._load(device, host)
+        else:
+            for ours, theirs in zip(device.block_ids.tolist(), host.block_ids.tolist(), strict=True):
                 self.memory[theirs] = list(self.runner.kv[ours])
                 self.stored += 1
-            else:
-                self.runner.kv[ours] = list(self.memory[theirs])
-                self.loaded += 1
         self.done.append(TransferResult(job_id=job_id, success=True))
 
     def get_finished(self) -> list[TransferResult]:
@@ -225,6 +246,7 @@ class Host(OffloadingWorker):
         return done
 
     def wait(self, job_ids: set[int]) -> None:
+        self.run_all()
         for job_id in [job_id for job_id in self.jobs if job_id in job_ids]:
             self._end(job_id)
 
@@ -234,7 +256,9 @@ class Offload:
 
     def __init__(self, runner: Any, seed: int) -> None:
         self.runner = runner
-        self.host = Host(runner, seed)
+        self.host = Host(runner, seed, self.run_all)
+        self.launched: deque[Any] = deque()
+        self.outputs: deque[Any] = deque()  #: of the first of them
         self.worker = object.__new__(OffloadingConnectorWorker)
         self.worker.worker = self.host
         self.worker._is_store_writer = True
@@ -244,14 +268,23 @@ class Offload:
 
         self.worker._connector_worker_meta = OffloadingWorkerMetadata()
 
-    def run(self, step: Any) -> Any:
+    def launch(self, step: Any) -> None:
         told = step.kv_connector_metadata
         self.worker.handle_preemptions(told)
-        output = self.runner.run(step)
         self.worker.start_kv_transfers(told)
         self.worker.prepare_store_kv(told)
+        self.launched.append(step)
+
+    def run_all(self) -> None:
+        for step in list(self.launched)[len(self.outputs) :]:
+            self.outputs.append(self.runner.run(step))
+
+    def finish(self) -> tuple[Any, Any]:
+        """Runs the oldest step that was launched. Returns the step, and what came of it."""
+        step = self.launched.popleft()
+        output = self.outputs.popleft() if self.outputs else self.runner.run(step)
         _, done = self.worker.get_finished(step.finished_req_ids)
         output.kv_connector_output = KVConnectorOutput(
             finished_recving=done or None, kv_connector_worker_meta=self.worker.build_connector_worker_meta()
         )
-        return output
+        return step, output

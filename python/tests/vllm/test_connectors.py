@@ -41,14 +41,18 @@ class Served:
         policy: str = "recompute",
         aborts: bool = False,
         count: int = 60,
+        in_flight: int = 1,
         **more: Any,
     ) -> None:
         store.StoreConnector.stores.clear()
-        made = connected(stub.config(tessera=tessera, **more), name, dict(options or {}), policy)
-        cls = stub.OwnScheduler if tessera is None else stub.Scheduler
+        made = stub.config(tessera=tessera, async_scheduling=in_flight == 2, **more)
+        made = connected(made, name, dict(options or {}), policy)
+        own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
+        cls = own if tessera is None else stub.Scheduler
+        self.in_flight = in_flight
         self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True)
         assert type(s) is cls
-        self.runner = stub.Runner(blocks, more.get("second", False), discards=failing > 0)
+        self.runner = stub.Runner(blocks, more.get("second", False), discards=failing > 0 or in_flight == 2)
         if name == "OffloadingConnector":
             self.worker: Any = store.Offload(self.runner, seed)
         else:
@@ -58,6 +62,7 @@ class Served:
         self.reasons: dict[str, Any] = {}
         self.aborted: set[str] = set()
         self.preempted = 0
+        self.overlapped = self.held_back = 0  #: steps that were planned while others ran, with and without anything in them
         self.external = 0
         self.told: list[Any] = []  #: of the connector's cache
         load = stub.Load(seed=seed, count=count)
@@ -69,9 +74,15 @@ class Served:
 
     def step(self) -> None:
         s = self.s
-        plan = s.schedule()
-        self.preempted += len(plan.preempted_req_ids or ())
-        ran = self.worker.run(plan)
+        if s.has_requests() or not self.worker.launched:
+            plan = s.schedule()
+            self.preempted += len(plan.preempted_req_ids or ())
+            self.overlapped += bool(plan.total_num_scheduled_tokens and self.worker.launched)
+            self.held_back += bool(s.requests and self.worker.launched and not plan.total_num_scheduled_tokens)
+            self.worker.launch(plan)
+            if len(self.worker.launched) < self.in_flight and s.has_requests():
+                return
+        plan, ran = self.worker.finish()
         for outputs in s.update_from_output(plan, ran).values():
             if outputs.scheduler_stats is not None:
                 self.told.append(outputs.scheduler_stats.connector_prefix_cache_stats)
@@ -85,7 +96,7 @@ class Served:
     def serve(self, load: stub.Load, turn: int, aborts: bool) -> None:
         s, asked, steps = self.s, {}, 0
         coming = load.requests()
-        while coming or s.has_requests():
+        while coming or s.has_requests() or self.worker.launched:
             for request_id, prompt, params, _, salt in coming[:2]:
                 asked[f"{turn}-{request_id}"] = (prompt, params)
                 self.got[f"{turn}-{request_id}"] = []
@@ -112,13 +123,15 @@ policies = ["fcfs", "pars"]
 within, later, both = {}, {"later": 1.0}, {"later": 0.5, "unsure": 0.3}
 modes = pytest.mark.parametrize("options", [within, later, both], ids=["within a step", "later", "both, unsure"])
 runners = pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+flights = pytest.mark.parametrize("in_flight", [1, 2], ids=["", "two in flight"])
 
 
 @modes
 @runners
+@flights
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("policy", policies)
-def test_tokens(policy: str, caching: bool, second: bool, options: dict[str, Any]) -> None:
+def test_tokens(policy: str, caching: bool, second: bool, options: dict[str, Any], in_flight: int) -> None:
     run = Served(
         {"policy": policy},
         options=options,
@@ -126,20 +139,22 @@ def test_tokens(policy: str, caching: bool, second: bool, options: dict[str, Any
         caching=caching,
         second=second,
         aborts=policy == "pars",
+        in_flight=in_flight,
     )
     connector = run.s.connector
     # Else it proves less than it says.
     assert run.worker.loaded > 100 and run.worker.saved > 100 and run.external > 1000
-    assert run.preempted > 0
+    assert run.preempted > 0 and (run.overlapped > 100 or in_flight == 1)
     assert bool(connector.nones) == bool(options.get("unsure"))
     assert not connector.known and not connector.loading
 
 
 @modes
+@flights
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
-def test_beside_vllm(caching: bool, options: dict[str, Any]) -> None:
+def test_beside_vllm(caching: bool, options: dict[str, Any], in_flight: int) -> None:
     """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
-    runs = [Served(tessera, options=options, seed=7, caching=caching) for tessera in (None, {})]
+    runs = [Served(tessera, options=options, seed=7, caching=caching, in_flight=in_flight) for tessera in (None, {})]
     for run in runs:
         assert run.worker.loaded > 100
     assert runs[0].got == runs[1].got
@@ -147,11 +162,12 @@ def test_beside_vllm(caching: bool, options: dict[str, Any]) -> None:
 
 
 @runners
+@flights
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
 @pytest.mark.parametrize("options", [within, later], ids=["within a step", "later"])
 @pytest.mark.parametrize("seed", range(2))
-def test_kv_that_does_not_come(seed: int, options: dict[str, Any], policy: str, second: bool) -> None:
-    run = Served({}, options=options, seed=seed, failing=0.3, policy=policy, second=second)
+def test_kv_that_does_not_come(seed: int, options: dict[str, Any], policy: str, second: bool, in_flight: int) -> None:
+    run = Served({}, options=options, seed=seed, failing=0.3, policy=policy, second=second, in_flight=in_flight)
     assert run.worker.failed > 3
     failed = [name for name, reason in run.reasons.items() if reason == FinishReason.ERROR]
     assert bool(failed) == (policy == "fail")
@@ -159,9 +175,10 @@ def test_kv_that_does_not_come(seed: int, options: dict[str, Any], policy: str, 
 
 
 @runners
+@flights
 @pytest.mark.parametrize("prompts_alone", [False, True], ids=["all", "prompts"])
 @pytest.mark.parametrize("policy", policies)
-def test_offloading(policy: str, prompts_alone: bool, second: bool) -> None:
+def test_offloading(policy: str, prompts_alone: bool, second: bool, in_flight: int) -> None:
     """vLLM's own OffloadingConnector, both sides of it, over a runner that checks all KV."""
     run = Served(
         {"policy": policy},
@@ -170,6 +187,7 @@ def test_offloading(policy: str, prompts_alone: bool, second: bool) -> None:
         seed=policies.index(policy),
         second=second,
         aborts=policy == "pars",
+        in_flight=in_flight,
     )
     assert run.worker.host.stored > 100 and run.worker.host.loaded > 50 and run.external > 500
     assert run.preempted > 0
@@ -177,8 +195,9 @@ def test_offloading(policy: str, prompts_alone: bool, second: bool) -> None:
     assert not scheduler._jobs and not scheduler._req_status
 
 
-def test_offloading_beside_vllm() -> None:
-    more = {"name": "OffloadingConnector", "options": {"cpu_bytes_to_use": 1 << 20}, "seed": 3}
+@flights
+def test_offloading_beside_vllm(in_flight: int) -> None:
+    more = {"name": "OffloadingConnector", "options": {"cpu_bytes_to_use": 1 << 20}, "seed": 3, "in_flight": in_flight}
     runs = [Served(tessera, **more) for tessera in (None, {})]
     for run in runs:
         assert run.worker.host.loaded > 50

@@ -13,6 +13,7 @@ import stub
 from vllm.config import KVTransferConfig
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import FinishReason
+from vllm.v1.outputs import KVConnectorOutput
 
 
 def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", **more: Any) -> Any:
@@ -31,15 +32,19 @@ def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "reco
 class Pair:
     """An engine that computes prompts and one that goes on, with requests of their own beside."""
 
-    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, **more: Any):
+    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, in_flight: int = 1, **more: Any):
         workers: dict[str, connector.Worker] = {}
         self.rng = random.Random(seed)
         self.engines = {}
         self.workers = workers
+        self.in_flight = in_flight
+        self.overlapped = 0
         for name in ("P", "D"):
-            made = engine(name, tessera, **more)
-            s = stub.scheduler(stub.Scheduler if tessera is not None else stub.OwnScheduler, made, blocks)
-            runner = stub.Runner(blocks, more.get("second", False), places=more.get("max_num_seqs", 24))
+            made = engine(name, tessera, async_scheduling=in_flight == 2, **more)
+            own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
+            s = stub.scheduler(stub.Scheduler if tessera is not None else own, made, blocks)
+            places = more.get("max_num_seqs", 24)
+            runner = stub.Runner(blocks, more.get("second", False), places=places, discards=in_flight == 2)
             self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
         self.got: dict[str, list[int]] = {}
         self.reasons: dict[str, Any] = {}
@@ -58,13 +63,17 @@ class Pair:
         s, worker = self.engines[name]
         plan = s.schedule()
         self.preempted += len(plan.preempted_req_ids or ())
+        self.overlapped += bool(plan.total_num_scheduled_tokens and worker.launched)
         self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
         ended = []
-        ran = worker.run(plan)
+        worker.launch(plan)
         if self.rng.random() < 0.05 and s.requests and self.aborts:
             victim = self.rng.choice(list(s.requests))
             s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
             self.aborted.add(victim)
+        if len(worker.launched) < self.in_flight:
+            return []
+        plan, ran = worker.finish()
         for outputs in s.update_from_output(plan, ran).values():
             for o in outputs.outputs:
                 self.got[o.request_id] += o.new_token_ids
@@ -118,37 +127,40 @@ class Pair:
 
 
 policies = ["fcfs", "pars", "pascal", "due_first"]
+flights = pytest.mark.parametrize("in_flight", [1, 2], ids=["", "two in flight"])
 
 
+@flights
 @pytest.mark.parametrize("aborts", [False, True], ids=["calm", "aborts"])
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("policy", policies)
-def test_tokens(policy: str, caching: bool, aborts: bool) -> None:
-    pair = Pair(
-        policies.index(policy), {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}, caching=caching
-    )
+def test_tokens(policy: str, caching: bool, aborts: bool, in_flight: int) -> None:
+    tessera = {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}
+    pair = Pair(policies.index(policy), tessera, caching=caching, in_flight=in_flight)
     assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
     pair.serve(stub.Load(seed=policies.index(policy), count=150), aborts, forgets=0.1)
     # Else it proves less than it says.
     assert pair.workers["D"].pulled > 100
-    assert pair.preempted > 0
+    assert pair.preempted > 0 and (pair.overlapped > 100 or in_flight == 1)
     assert bool(pair.aborted) == aborts
     assert not caching or pair.cached > 0
 
 
+@flights
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("policy", ["fcfs", "pars"])
-def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool) -> None:
+def test_more_kv_comes_than_the_runner_has_places(policy: str, second: bool, in_flight: int) -> None:
     """A request with KV that has come waits for a place, with blocks that running requests may lack."""
     for seed, (places, blocks) in enumerate([(3, 60), (3, 30), (1, 60), (1, 26)]):
-        pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places)
+        pair = Pair(seed, {"policy": policy}, blocks, second=second, max_num_seqs=places, in_flight=in_flight)
         pair.serve(stub.Load(seed=seed, count=60), aborts=seed % 2 == 1)
         assert pair.workers["D"].pulled > 40
 
 
-def test_beside_vllm() -> None:
+@flights
+def test_beside_vllm(in_flight: int) -> None:
     """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
-    pairs = [Pair(7, tessera) for tessera in (None, {})]
+    pairs = [Pair(7, tessera, in_flight=in_flight) for tessera in (None, {})]
     for pair in pairs:
         pair.serve(stub.Load(seed=7, count=90), aborts=False)
         assert pair.workers["D"].pulled > 100
@@ -156,10 +168,11 @@ def test_beside_vllm() -> None:
     assert pairs[0].reasons == pairs[1].reasons
 
 
+@flights
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
 @pytest.mark.parametrize("seed", range(3))
-def test_kv_that_does_not_come(seed: int, policy: str) -> None:
-    pair = Pair(seed, {}, failing=0.3, policy=policy)
+def test_kv_that_does_not_come(seed: int, policy: str, in_flight: int) -> None:
+    pair = Pair(seed, {}, failing=0.3, policy=policy, in_flight=in_flight)
     pair.serve(stub.Load(seed=seed, count=90), aborts=seed == 2)
     assert pair.workers["D"].failed > 3
     failed = [name for name, reason in pair.reasons.items() if reason == FinishReason.ERROR]
@@ -358,6 +371,126 @@ def test_paused_for_new_ones_kv_still_comes() -> None:
             two.step("D")
 
 
+def of_a_peer(s: Any, request_id: str, prompt: list[int], priority: int = 0) -> Any:
+    """Adds a request with all of its KV elsewhere."""
+    r = stub.request(request_id, prompt, stub.SamplingParams(temperature=0, max_tokens=5), priority=priority)
+    r.kv_transfer_params = {"do_remote_prefill": True, "remote_engine_id": "P", "remote_request_id": request_id}
+    s.add_request(r)
+    return r
+
+
+def came(*names: str) -> KVConnectorOutput:
+    return KVConnectorOutput(finished_recving=set(names), invalid_block_ids=set())
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+def test_no_kv_is_written_to_blocks_that_a_step_under_way_uses(in_flight: int) -> None:
+    """A running request makes way for one with KV elsewhere: its step must have been run before that is fetched."""
+    made = engine("D", {"policy": "priority"}, async_scheduling=in_flight == 2)
+    s, runner = stub.scheduler(stub.Scheduler, made, 10), stub.Runner(10, discards=True)
+    s.add_request(stub.request("a", [5] * 100, stub.SamplingParams(temperature=0, max_tokens=20), priority=1))
+    step = s.schedule()
+    if in_flight == 1:
+        s.update_from_output(step, runner.run(step))
+    of_a_peer(s, "b", [7] * 100)
+    if in_flight == 2:
+        waits = s.schedule()
+        assert waits.total_num_scheduled_tokens == 0 and not waits.kv_connector_metadata.pull
+        assert s.running and s.get_request_counts() == (1, 1), "nothing has happened to either"
+        s.update_from_output(step, runner.run(step))
+        s.update_from_output(waits, runner.run(waits))
+    step = s.schedule()
+    assert step.preempted_req_ids == {"a"} and set(step.kv_connector_metadata.pull) == {"b"}
+
+
+def test_its_last_token_comes_after_it_has_lost_its_blocks() -> None:
+    """Another step is under way that takes them: no peer could read its KV, so all of it is computed anew."""
+    made = engine("P", {"policy": "priority"}, async_scheduling=True)
+    s, runner = stub.scheduler(stub.Scheduler, made, 10), stub.Runner(10, discards=True)
+    r = stub.request("a", [5] * 100, stub.SamplingParams(temperature=0, max_tokens=1), priority=1)
+    r.kv_transfer_params = {"do_remote_decode": True}
+    s.add_request(r)
+    launched = [(step := s.schedule(), runner.run(step))]
+    s.add_request(stub.request("b", [7] * 100, stub.SamplingParams(temperature=0, max_tokens=2)))
+    launched.append((step := s.schedule(), runner.run(step)))
+    assert step.preempted_req_ids == {"a"}
+    ended: dict[str, Any] = {}
+    while s.requests:
+        for outputs in s.update_from_output(*launched.pop(0)).values():
+            ended |= {o.request_id: o for o in outputs.outputs if o.finish_reason is not None}
+        if s.requests:
+            launched.append((step := s.schedule(), runner.run(step)))
+    assert list(ended) == ["b", "a"]
+    assert ended["a"].new_token_ids == stub.answer([5] * 100, r.sampling_params)
+    assert len(ended["a"].kv_transfer_params["remote_block_ids"][0]) == 7
+
+
+@pytest.mark.parametrize("read_early", [False, True])
+def test_it_ends_while_a_further_step_has_it(read_early: bool) -> None:
+    """A stop token is seen too late for the next step: its blocks are kept for its peer all the same."""
+    made = engine("P", {}, async_scheduling=True)
+    s, runner = stub.scheduler(stub.Scheduler, made, 60), stub.Runner(60, discards=True)
+    (token,) = stub.answer([5] * 100, stub.SamplingParams(max_tokens=1))
+    r = stub.request("a", [5] * 100, stub.SamplingParams(temperature=0, max_tokens=20, stop_token_ids=[token]))
+    r.kv_transfer_params = {"do_remote_decode": True}
+    s.add_request(r)
+    steps = [s.schedule(), s.schedule()]
+    assert steps[1].num_scheduled_tokens == {"a": 1}
+    ran = [runner.run(step) for step in steps]
+    outputs = s.update_from_output(steps[0], ran[0])
+    assert len(outputs[0].outputs[0].kv_transfer_params["remote_block_ids"][0]) == 7
+    sent = KVConnectorOutput(finished_sending={"a"}, invalid_block_ids=set())
+    if read_early:
+        ran[1].kv_connector_output = sent
+    used = s.get_kv_cache_usage()
+    assert used > 0 and s.get_request_counts() == (0, 0) and s.has_requests()
+    s.update_from_output(steps[1], ran[1])
+    if not read_early:
+        assert s.get_kv_cache_usage() == used and not s.reset_prefix_cache()
+        step = s.schedule()
+        output = runner.run(step)
+        output.kv_connector_output = sent
+        s.update_from_output(step, output)
+    assert s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
+    s.schedule()
+    assert not s.has_requests()
+
+
+def test_its_status_says_that_its_kv_is_on_its_way() -> None:
+    """As vLLM's own: until the step after it has come."""
+    for theirs in (True, False):
+        two = Two(theirs)
+        r = two.add("D", "a", [*range(3, 43)], two.computed("a", [*range(3, 43)]))
+        s, worker = two.sides["D"]
+        worker.rng = random.Random(3)
+        seen = [r.status.name]
+        while not r.is_finished():
+            two.step("D")
+            seen += [r.status.name] if r.status.name != seen[-1] else []
+        assert seen == ["WAITING", "WAITING_FOR_REMOTE_KVS", "RUNNING", "FINISHED_LENGTH_CAPPED"]
+
+
+def test_its_status_when_its_kv_has_come_and_it_is_not_in_the_next_step() -> None:
+    for theirs in (True, False):
+        cls = stub.OwnScheduler if theirs else stub.Scheduler
+        made = engine("D", None if theirs else {}, max_num_batched_tokens=16)
+        s, runner = stub.scheduler(cls, made, 60), stub.Runner(60)
+        r = of_a_peer(s, "a", [7] * 100)
+        s.update_from_output(step := s.schedule(), runner.run(step))
+        assert r.status.name == "WAITING_FOR_REMOTE_KVS"
+        s.add_request(stub.request("b", [5] * 100, stub.SamplingParams(temperature=0, max_tokens=5)))
+        output = runner.run(step := s.schedule())
+        assert set(step.num_scheduled_tokens) == {"b"}
+        output.kv_connector_output = came("a")
+        s.update_from_output(step, output)
+        assert r.status.name == "WAITING_FOR_REMOTE_KVS", "vLLM looks at its next turn"
+        step = s.schedule()
+        if theirs:
+            assert set(step.num_scheduled_tokens) == {"b"} and r.status.name == "WAITING_FOR_REMOTE_KVS"
+        else:
+            assert r.status.name in ("WAITING", "RUNNING")
+
+
 def test_many_are_kept_for_peers_though_few_run() -> None:
     for two in beside_each_other(max_num_seqs=2):
         for i in range(12):
@@ -425,7 +558,7 @@ def test_what_is_handed_back() -> None:
         return type(stub.scheduler(stub.Scheduler, engine("P", {}, **more), 60))
 
     assert kind() is stub.Scheduler
-    assert kind(async_scheduling=True) is stub.OwnAsyncScheduler
+    assert kind(async_scheduling=True) is stub.Scheduler
     assert kind(drafts=3) is stub.OwnScheduler
     made = engine("P", {})
     made.kv_transfer_config.kv_connector_extra_config = {"bidirectional_kv_xfer": True}

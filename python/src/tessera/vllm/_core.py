@@ -43,7 +43,7 @@ def make_core(
     encoder: Encoder | None = None,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
-    config = vllm_config.scheduler_config
+    config, status = vllm_config.scheduler_config, api.RequestStatus
     watermark = options.watermark if options.watermark is not None else getattr(config, "watermark", 0.01)
     return _vllm.Core(
         options.policy,
@@ -79,7 +79,7 @@ def make_core(
             "weights": list(options.weights.values()),
             **options.parameters,
         },
-        words,
+        {"status_waiting": status.WAITING, "status_loading": status.WAITING_FOR_REMOTE_KVS, **words},
     )
 
 

@@ -39,7 +39,6 @@ def _drafts(config: Any) -> bool:
     return _has(config, "speculative_config") is not None
 
 
-_async = ("scheduler_config", "async_scheduling")
 _threshold = ("scheduler_config", "long_prefill_token_threshold")
 _pulling = ("NixlConnector", "NixlPullConnector")
 #: vLLM's connectors that were tried, or that ask a scheduler for the same as those.
@@ -128,7 +127,6 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ),
     ("KV connectors that work on vLLM's own block pool", _any_connector(lambda _, c: api.needs_own_blocks(c))),
     ("KV connectors of vLLM's that were not tried", _any_connector(_is_untried)),
-    ("async scheduling with a KV connector", lambda c: _connector(c) and _has(c, *_async)),
     ("drafts with a KV connector", lambda c: _connector(c) and _drafts(c)),
     ("kv_buffer_device=cpu on a GPU", _nixl_by_host),
     ("bidirectional_kv_xfer", _any_connector(_bidirectional)),

@@ -59,7 +59,8 @@ class Transfers:
         self.leads: dict[str, Any] = {}  #: requests with KV that comes, and the names of the first blocks that do
         self.leaders: dict[Any, str] = {}  #: the same, by these names
         self.no_answer: list[tuple[Any, str]] = []  #: requests for which the connector has failed
-        self.starting: dict[int, set[str]] = {}  #: by step under way: the requests with KV that comes in it
+        #: by step under way: the requests with KV that comes in it, and their blocks
+        self.starting: dict[int, list[tuple[Any, set[int]]]] = {}
         self.invalid: set[int] = set()  #: blocks that could not be loaded, to be looked at after the next step
         self.without: set[str] = set()  #: requests with KV that did not come. They compute it when they start again.
         self.arriving: dict[str, Arriving] = {}
@@ -146,7 +147,7 @@ class Transfers:
             self.arriving[request_id] = Arriving(slot, announced, block_ids[0], here, found.tokens)
             self._has_blocks(request, block_ids[0], here, found.tokens)
             self._count(request, request.num_tokens - found.here, found.tokens, request.num_preemptions > 0)
-        starting = set()
+        starting = []
         for request, block_ids, first, _, _ in fresh:
             request_id = request.request_id
             self.expected.discard(request_id)
@@ -154,7 +155,7 @@ class Transfers:
             has_come = self.fetched.pop(request_id, None) is not None
             here, external = self._start_of(request_id, first)
             if external:
-                starting.add(request_id)
+                starting.append((request, set(block_ids[0])))
             self._has_blocks(request, block_ids[0], here // self.block_size, external)
             if not has_come:  # else it was counted before
                 self._count(request, request.num_tokens - here, external, request.num_preemptions > 0)
@@ -276,7 +277,7 @@ class Transfers:
     def spoilt(self, output: Any, told: Any, requests: dict[str, Any], is_step: bool) -> tuple[list[Any], bool]:
         """The requests with KV that did not come in the step that started them, as the worker tells after that step.
         The flag says whether others may have found some of it since. Nothing is told after an empty step."""
-        starting = self.starting.pop(id(output), set())
+        starting = self.starting.pop(id(output), [])
         invalid = (told.invalid_block_ids if told is not None else None) or set()
         if not is_step:
             self.invalid |= invalid
@@ -284,14 +285,18 @@ class Transfers:
         invalid, self.invalid = invalid | self.invalid, set()
         if not invalid:
             return [], False
-        hit = [
+        hit = [r for r, blocks in starting if requests.get(r.request_id) is r and not invalid.isdisjoint(blocks)]
+        # Their blocks may be other requests' by now, which have been planned since.
+        late = invalid.difference(*(blocks for _, blocks in starting))
+        others = [
             request
             for request_id, request in requests.items()
             if request_id in self.slots
             and request_id not in self.arriving
-            and not invalid.isdisjoint(self._blocks_of(request_id)[0])
+            and not late.isdisjoint(self._blocks_of(request_id)[0])
         ]
-        is_late = any(request.request_id not in starting for request in hit)
+        is_late = bool(others)
+        hit += [request for request in others if request not in hit]
         if self.recomputes:
             self.without.update(request.request_id for request in hit)
             self.lost(hit)
