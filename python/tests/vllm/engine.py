@@ -141,7 +141,7 @@ def run_all_apart(runs: list[tuple[Setting, bool]]) -> list[Result]:
             cwd=Path(__file__).parent,
             input=pickle.dumps(runs),
             capture_output=True,
-            timeout=600,
+            timeout=1200,
         )
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:].decode()
         return pickle.loads(Path(kept.name).read_bytes())

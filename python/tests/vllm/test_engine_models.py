@@ -24,7 +24,7 @@ policies = {
 }
 
 #: Prompts that share beginnings of 128 tokens, and more of them than memory has room for.
-shared = Setting(prompts=80, seqs=24, budget=256, caching=True, shared=128, max_prompt=60, max_output=50)
+shared = Setting(prompts=64, seqs=24, budget=256, caching=True, shared=128, max_prompt=60, max_output=50)
 alone = replace(shared, caching=False, shared=0, max_prompt=120)
 
 
@@ -50,7 +50,9 @@ families = {
     "Mamba 2": Family(replace(alone, model="mamba2", blocks=12), {"MambaSpec": 1}),
     "EAGLE": Family(replace(shared, model="terse", blocks=50, own=drafts("eagle", "eagle")), {whole: 1}),
     "EAGLE3": Family(replace(shared, model="terse", blocks=50, own=drafts("eagle3", "eagle3")), {whole: 1}),
-    "draft model": Family(replace(shared, model="terse", blocks=50, own=drafts("draft_model", "near terse")), {whole: 1}),
+    "draft model": Family(
+        replace(shared, model="terse", blocks=50, own=drafts("draft_model", "near terse")), {whole: 1}
+    ),
 }
 
 
@@ -81,6 +83,10 @@ rounded = Family(
     replace(shared, model="qwen3_next", blocks=80, margins=True, own={"dtype": "bfloat16"}), {"MambaSpec": 3, whole: 1}
 )
 
+#: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here: two logits, each rounded
+#: the other way. A tenth of all places have such a margin.
+rounding = 0.125
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -105,22 +111,21 @@ def first_differences(a: Result, b: Result) -> list[Difference]:
 
 
 def test_same_tokens_where_they_are_not_rounded() -> None:
-    """The first token that differs is one of two that are about as probable in both runs. That is as rare as between two
-    runs of vLLM's own scheduler with another limit of a step. A wrong block or state gives other probabilities."""
+    """The first token that differs is one of two that are about as probable in both runs. That is as rare as between
+    two runs of vLLM's own scheduler with another limit of a step. A wrong block or state gives other probabilities."""
     setting = rounded.setting
     other_steps = replace(setting, budget=160)
     theirs, again, *results = run_all_apart([(setting, False), (other_steps, False), *under_policies(setting)])
     itself = first_differences(theirs, again)
-    every = sorted(margin for margins in theirs.margins.values() for _, margin in margins)
     for policy, ours in zip(policies, results, strict=True):
         found = first_differences(theirs, ours)
-        same = sum(map(len, (tokens for tokens, *_ in theirs.outputs.values())))
         print(
-            f"\nQwen3-Next, {policy}: {setting.prompts - len(found)} of {setting.prompts} equal, {len(itself)} differ "
-            f"between vLLM's own; largest margin {max((d.margin for d in found), default=0):.3f}, median of all "
-            f"{every[len(every) // 2]:.3f}; preempted {theirs.preempted}, {ours.preempted}; hits {theirs.hits}, "
-            f"{ours.hits}; {same} tokens"
+            f"\nQwen3-Next, {policy}: {setting.prompts - len(found)} of {setting.prompts} equal, and of vLLM's own "
+            f"with other steps {setting.prompts - len(itself)}; {found}; preempted {theirs.preempted}, {ours.preempted}; "
+            f"hits {theirs.hits}, {ours.hits}"
         )
-        print(found, itself)
+        assert all(d.is_of_best_two and d.margin <= rounding for d in itself + found)
+        assert len(found) <= len(itself) + 4
         check_groups(rounded, theirs, ours)
         assert ours.preempted > 0 and ours.hits > 0
+        assert len({tuple(tokens) for tokens, *_ in ours.outputs.values()}) > 0.8 * setting.prompts
