@@ -40,6 +40,7 @@ class Setting:
     resets: bool = False
     pauses: bool = False
     logprobs: bool = False
+    margins: bool = False  #: by how much is each token ahead of the next best?
     model: str = "llama"  #: what kind of one
     adapters: int = 0  #: requests want one of so many
     scores: bool = False  #: requests say how long they expect their outputs to be
@@ -51,6 +52,8 @@ class Result:
     outputs: dict[str, tuple[list[int], str | None, Any]] = field(default_factory=dict)
     logprobs: dict[str, list[float]] = field(default_factory=dict)
     prompt_logprobs: dict[str, list[float]] = field(default_factory=dict)
+    margins: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  #: the next best, and its distance
+    groups: list[str] = field(default_factory=list)  #: of KV blocks, by what their layers are
     aborted: set[str] = field(default_factory=set)
     scheduler: str = ""
     steps: int = 0
@@ -64,6 +67,8 @@ class Result:
 
 def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     chosen: dict[str, Any] = dict(setting.own) | more
+    if "model" in (drafter := chosen.get("speculative_config", {})):
+        chosen["speculative_config"] = drafter | {"model": model.folder(drafter["model"])}
     if ours:
         chosen["scheduler_cls"] = "tessera.vllm.Scheduler"
         chosen["additional_config"] = {"tessera": {"fallback": False, **setting.policy}}
@@ -104,7 +109,7 @@ def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
             ignore_eos=rng.random() < 0.3,
             stop_token_ids=list(range(7, 60)) if i % 3 == 0 else None,
             detokenize=False,
-            logprobs=2 if setting.logprobs and i % 4 == 0 else None,
+            logprobs=2 if setting.margins or (setting.logprobs and i % 4 == 0) else None,
             prompt_logprobs=1 if setting.logprobs and i % 10 == 0 else None,
         )
         if setting.scores:
@@ -129,27 +134,39 @@ def run(setting: Setting, ours: bool, **more: Any) -> Result:
 
 def run_apart(setting: Setting, ours: bool) -> Result:
     """In a process of its own: what vLLM loads for one engine disturbs it when it starts another."""
+    return run_all_apart([(setting, ours)])[0]
+
+
+def run_all_apart(runs: list[tuple[Setting, bool]]) -> list[Result]:
+    """One after the other in one process, for engines of one model, which do not disturb each other."""
     with tempfile.NamedTemporaryFile() as kept:
-        call = f"import engine; engine._run_and_keep({ours!r}, {kept.name!r})"
         done = subprocess.run(
-            [sys.executable, "-c", call],
+            [sys.executable, "-c", f"import engine; engine._run_and_keep({kept.name!r})"],
             cwd=Path(__file__).parent,
-            input=pickle.dumps(setting),
+            input=pickle.dumps(runs),
             capture_output=True,
-            timeout=600,
+            timeout=1200,
         )
         assert done.returncode == 0, (done.stdout + done.stderr)[-4000:].decode()
         return pickle.loads(Path(kept.name).read_bytes())
 
 
-def _run_and_keep(ours: bool, path: str) -> None:
-    setting = pickle.loads(sys.stdin.buffer.read())
-    Path(path).write_bytes(pickle.dumps(run(setting, ours)))
+def _run_and_keep(path: str) -> None:
+    runs = pickle.loads(sys.stdin.buffer.read())
+    Path(path).write_bytes(pickle.dumps([run(setting, ours) for setting, ours in runs]))
+
+
+def next_best(entry: dict[int, Any], token: int) -> tuple[int, float]:
+    """Of one place: the most probable other token, and by how much less its logarithm is than the chosen one's."""
+    other = max((t for t in entry if t != token), key=lambda t: entry[t].logprob)
+    return other, entry[token].logprob - entry[other].logprob
 
 
 def _drive(e: LLMEngine, setting: Setting) -> Result:
     s = e.engine_core.engine_core.scheduler
     result = Result(scheduler=f"{type(s).__module__}.{type(s).__name__}")
+    memory = e.engine_core.engine_core.model_executor.driver_worker.worker.model_runner.kv_cache_config
+    result.groups = [type(group.kv_cache_spec).__name__ for group in memory.kv_cache_groups]
     plan = s.schedule
 
     def counted(*arguments: Any, **named: Any) -> Any:
@@ -209,6 +226,10 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
             if o.logprobs:
                 result.logprobs[output.request_id] = [
                     entry[token].logprob for entry, token in zip(o.logprobs, o.token_ids, strict=True)
+                ]
+            if setting.margins:
+                result.margins[output.request_id] = [
+                    next_best(entry, token) for entry, token in zip(o.logprobs, o.token_ids, strict=True)
                 ]
             if output.prompt_logprobs:
                 result.prompt_logprobs[output.request_id] = [

@@ -37,7 +37,8 @@ def folder(kind: str = "llama") -> str:
 
     "terse": one that has five tokens for all that it says, so that what it has said before often follows again.
     "window": all of its layers look at 40 tokens. "window and all": every other one. "five windows and all": five of
-    six, as Gemma 3's.
+    six, as Gemma 3's. "near terse": what "terse" says, often. "eagle", "eagle3": drafters for "terse". Others are
+    those of tiny_models.py.
     """
     kept = tempfile.TemporaryDirectory(prefix="tessera-model-")
     _kept.append(kept)
@@ -53,6 +54,7 @@ longest = 2048
 
 
 def make(path: Path, kind: str = "llama") -> None:
+    import tiny_models
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import (
@@ -79,7 +81,12 @@ def make(path: Path, kind: str = "llama") -> None:
         "eos_token_id": 2,
         "tie_word_embeddings": False,
     }
-    if kind == "window":
+    if kind in ("eagle", "eagle3"):
+        tiny_models.make_eagle(path, values, third=kind == "eagle3")
+        return
+    if kind in tiny_models.families:
+        made = tiny_models.families[kind](values).float()
+    elif kind == "window":
         made = MistralForCausalLM(MistralConfig(sliding_window=40, head_dim=32, **values)).float()
     elif kind in ("window and all", "five windows and all"):
         layers = ["sliding_attention"] * (5 if kind.startswith("five") else 1) + ["full_attention"]
@@ -88,12 +95,13 @@ def make(path: Path, kind: str = "llama") -> None:
         made = Gemma3ForCausalLM(config).float()
     else:
         made = LlamaForCausalLM(LlamaConfig(**values)).float()
-    if kind == "terse":
-        # The first of them ends some requests, and is rare.
+    if "terse" in kind:
         weights = made.lm_head.weight.data
-        kept = weights[[30, 100, 101, 102, 103]] * torch.tensor([[0.6], [1], [1], [1], [1]])
-        weights.zero_()
-        weights[[30, 100, 101, 102, 103]] = kept
+        weights[tiny_models.terse[0]] *= 0.6  # it is rare
+        weights.copy_(tiny_models.keep_rows(weights, tiny_models.terse))
+    if kind.startswith("near"):
+        for weights in made.parameters():
+            weights.data += 0.05 * weights.data.std() * torch.randn_like(weights)
     made.save_pretrained(path)
 
     tokens = {"<unk>": 0, "<s>": 1, "</s>": 2}

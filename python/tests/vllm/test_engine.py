@@ -137,7 +137,7 @@ def compare(name: str, setting: Setting, theirs: Result, ours: Result) -> None:
     # Else it proves less than it says.
     assert len({tuple(tokens) for tokens, *_ in ours.outputs.values() if len(tokens) > 2}) > 0.8 * len(asked)
     assert {reason for _, reason, _ in ours.outputs.values()} >= {"stop", "length"}
-    assert setting.blocks > 200 or ours.preempted > 0
+    assert setting.blocks > 200 or ours.preempted > 0 or {*ours.groups} == {"MambaSpec"}  # which do not grow
     assert not setting.caching or ours.hits > 0
     assert not setting.chunk or ours.chunks > 0
     assert len(asked) >= 300 or setting.prompts < 300

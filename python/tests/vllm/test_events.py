@@ -94,12 +94,13 @@ class Watched(stub.Runner):
             if new.num_computed_tokens:
                 _, _, _, _, salt = self.arrivals[new.req_id]
                 lora = None if new.lora_request is None else new.lora_request.name
-                told = listener.match(new.prompt_token_ids, lora, salt)
+                tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
+                told = listener.match(tokens, lora, salt)
                 assert new.num_computed_tokens <= told
                 self.hits += 1
                 # The last token of a prompt is computed anew.
                 if self.exact and not step.preempted_req_ids:
-                    most = (len(new.prompt_token_ids) - 1) // stub.block_size * stub.block_size
+                    most = (len(tokens) - 1) // stub.block_size * stub.block_size
                     assert new.num_computed_tokens == min(told, most)
         return super().run(step)
 
@@ -140,11 +141,12 @@ def test_with_room_all_that_is_told_is_found_and_it_is_what_vllm_tells() -> None
     assert len(known[0] - known[1]) <= load.count
 
 
-def test_two_steps_in_flight() -> None:
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+def test_two_steps_in_flight(second: bool) -> None:
     load = stub.Load(seed=6)
-    made = listened(stub.config(tessera={}, async_scheduling=True))
+    made = listened(stub.config(tessera={}, second=second, async_scheduling=True))
     s = stub.scheduler(stub.Scheduler, made, blocks=60, include_finished_set=True)
-    runner = Watched(60)
+    runner = Watched(60, second)
     runner.exact = False
     runner.arrivals = {r[0]: r for r in load.requests()}
     test_stub.check(test_stub.drive(s, runner, load, True, 2), load)
