@@ -27,6 +27,8 @@ function(tessera_add_sim)
     add_library(${name} OBJECT EXCLUDE_FROM_ALL ${${part}})
     target_link_libraries(${name} PUBLIC tessera_sim_needs)
     set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
+    # Otherwise g++ inlines no function that another library could replace, not even within its source.
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU,Clang>:-fno-semantic-interposition>)
     list(APPEND objects $<TARGET_OBJECTS:${name}>)
   endforeach()
   # All parts read this header, and few orders are in it.

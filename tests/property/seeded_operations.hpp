@@ -3,7 +3,7 @@
 
 /// @file
 /// Runs of `scheduler_operations` by seed. Several tests run the same schedulers: these are compiled once, in
-/// seeded_operations_pool.cpp and seeded_operations_cache.cpp.
+/// pipeline_operations_*.cpp, by order. A source with all of them would take more than 1 GB to compile.
 
 #include "property/scheduler_operations.hpp"
 

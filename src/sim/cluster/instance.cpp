@@ -130,14 +130,15 @@ void instance::start_step(double now_s) {
   }
   tokens_ += static_cast<std::uint64_t>(plan.computed.count());
   step_shape shape{};
-  outcomes_.clear();
+  outcomes_.resize(plan.decode.size() + plan.prefill.size());
+  outcome* o = outcomes_.data();
   for (const scheduled<request>& e : plan.decode) {
     shape.add_decode(e.first + e.count);
-    schedule(e);
+    *o++ = schedule(e);
   }
   for (const scheduled<request>& e : plan.prefill) {
     shape.add_prefill(e.first, e.count);
-    schedule(e);
+    *o++ = schedule(e);
   }
   const double copies_s = copy_seconds();
   const double kernels_s = options_->timer(shape);
@@ -187,13 +188,12 @@ tokens instance::prefill_in_time() const {
   return (*options_->prefill_in_time)(decodes, context);
 }
 
-/// Notes which requests start, and what will come of the step: the model's part.
-void instance::schedule(const scheduled<request>& e) {
+/// Notes whether a request starts. Returns what will come of the step for it: the model's part.
+outcome instance::schedule(const scheduled<request>& e) {
   const request& r = *e.request;
   if (r.state().life == lifecycle::waiting) ++starting_;
   const tokens generated = r.generated() + tokens{e.samples ? 1 : 0};
-  outcomes_.push_back(
-      {.end_of_reasoning = e.samples && generated == r.reasoning, .finished = e.samples && generated == r.output});
+  return {.end_of_reasoning = e.samples && generated == r.reasoning, .finished = e.samples && generated == r.output};
 }
 
 void instance::measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s) {
@@ -256,7 +256,11 @@ void instance::joined(request& r) {
 }
 
 void instance::count(request& r, tokens length) noexcept {
-  const blocks needs = blocks_for(length, options_->limits.block_size);
+  const tokens block_size = options_->limits.block_size;
+  // Few tokens begin a block, and this is called for each of them: no division for the others.
+  const tokens room = block_size * r.needs.count();
+  if (room - block_size < length && length <= room) return;
+  const blocks needs = blocks_for(length, block_size);
   needed_ += needs - r.needs;
   r.needs = needs;
 }

@@ -215,7 +215,7 @@ class instance {
   void settle();
   void look_at_prefixes();
   [[nodiscard]] tokens prefill_in_time() const;
-  void schedule(const scheduled<request>& e);
+  [[nodiscard]] outcome schedule(const scheduled<request>& e);
   void measure(const scheduled<request>& e, const outcome& o, time_point now, double took_s);
   void start();
   void joined(request& r);
