@@ -34,7 +34,7 @@ settings: dict[str, dict[str, Any]] = {
     "drafts": {"drafts": 3},
     "eagle": {"drafts": 3, "drafter": "eagle"},
     "eagle, whole images": {"drafts": 3, "drafter": "eagle", "disable_chunked_mm_input": True},
-    "eagle, one image at a time": {"drafts": 3, "drafter": "eagle", "budget": 49, "cache_size": 49},
+    "eagle, one image a step": {"drafts": 3, "drafter": "eagle", "budget": 49, "cache_size": 200},
     "modules": {"drafts": 3, "drafter": "modules"},
     "priority": {"policy": "priority"},
 }
@@ -68,10 +68,15 @@ def driven(
         zeroes=stub.a_state in windows,
         budget=budget,
         cache_size=cache_size,
-        whole=more.get("disable_chunked_mm_input", False),
+        uncut=more.get("disable_chunked_mm_input", False),
+        # vLLM's own lets go of an output in a step, and wants it again later in that step.
+        lenient=theirs,
     )
     if troubled:
         reset_now_and_then(s, runner)
+    if theirs and in_flight == 2:
+        # vLLM's own takes tokens back after a reset between two steps, as vLLM's runner knows, and this one does not.
+        troubled = False
     run = drive(s, runner, load, troubled, in_flight)
     check(run, load)
     return run, runner
@@ -95,8 +100,8 @@ def reset_now_and_then(s: Any, runner: Runner) -> None:
 def told(name: str, run: Run, runner: Runner) -> str:
     return (
         f"{name}: steps {run.steps}, preempted {run.preempted}, hits {run.hits}, images encoded {runner.encoded}, "
-        f"again {runner.again}, dropped {runner.dropped}, cut {runner.cut}, at most {runner.largest} in a step, "
-        f"{runner.held} held"
+        f"again {runner.again}, needlessly {runner.needless}, dropped {runner.dropped}, cut {runner.cut}, "
+        f"at most {runner.largest} in a step, {runner.held} held"
     )
 
 
@@ -229,23 +234,23 @@ def test_another_image_is_seen() -> None:
         driven(True, Blind(seed=1), False, 1)
 
 
-def _not_encoded(step: Any) -> bool:
+def _not_encoded(step: Any, runner: Runner) -> bool:
     return bool(step.scheduled_encoder_inputs and step.scheduled_encoder_inputs.popitem())
 
 
-def _encoded_twice(step: Any) -> bool:
+def _encoded_twice(step: Any, runner: Runner) -> bool:
     for new in step.scheduled_new_reqs:
-        if new.mm_features and new.num_computed_tokens > 0 and new.req_id not in step.scheduled_encoder_inputs:
+        if new.mm_features and new.mm_features[0].identifier in runner.outputs:
             step.scheduled_encoder_inputs[new.req_id] = [0]
             return True
     return False
 
 
-def _not_dropped(step: Any) -> bool:
+def _not_dropped(step: Any, runner: Runner) -> bool:
     return bool(step.free_encoder_mm_hashes and step.free_encoder_mm_hashes.pop())
 
 
-def _dropped_twice(step: Any) -> bool:
+def _dropped_twice(step: Any, runner: Runner) -> bool:
     step.free_encoder_mm_hashes *= 2
     return bool(step.free_encoder_mm_hashes)
 
@@ -262,15 +267,16 @@ def _dropped_twice(step: Any) -> bool:
 def test_a_wrong_step_is_seen(change: Any, what: str) -> None:
     made = images.config(64, 128)
     s = stub.scheduler(stub.OwnScheduler, made, 60, include_finished_set=True)
+    runner = Runner(60)
     plan, changed = s.schedule, []
 
     def with_a_change(**named: Any) -> Any:
         step = plan(**named)
-        if not changed and change(step):
+        if not changed and change(step, runner):
             changed.append(step)
         return step
 
     s.schedule = with_a_change
     with pytest.raises(AssertionError, match=what):
-        drive(s, Runner(60), Load(seed=2), False)
+        drive(s, runner, Load(seed=2), False)
     assert changed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import tempfile
 from functools import cache
@@ -126,6 +127,7 @@ def _tower(**more: Any) -> dict[str, Any]:
 
 def make(path: Path, kind: str) -> None:
     import torch
+    from safetensors.torch import load_file, save_file
 
     torch.manual_seed(21)
     made = {"llava": _llava, "llava_next": _llava_next, "gemma3": _gemma3}[kind](path)
@@ -133,6 +135,10 @@ def make(path: Path, kind: str) -> None:
         if weights.dim() > 1 and ("vision" in name or "projector" in name):
             torch.nn.init.normal_(weights, std=1.5 * weights[0].numel() ** -0.5)
     made.float().save_pretrained(path)
+    # Published models have a name between these; transformers 5 has none when it writes, and vLLM asks for it.
+    file = path / "model.safetensors"
+    tower, published = re.compile(r"vision_tower\.(?!vision_model)"), "vision_tower.vision_model."
+    save_file({tower.sub(published, name): w for name, w in load_file(file).items()}, file, {"format": "pt"})
     model.write_tokenizer(path, **special[kind])
 
 
