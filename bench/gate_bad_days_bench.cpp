@@ -3,7 +3,6 @@
 
 #include <tessera/gate/adapter_slots.hpp>
 #include <tessera/gate/all.hpp>
-#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/gate/tenant_deficits.hpp>
 #include <tessera/kv/row_tables.hpp>
@@ -35,10 +34,6 @@ struct request : request_hook_for<order::ranked<>> {
   std::uint32_t adapter = 0;
   float score = 0;
   std::int64_t output = 0;
-  gate::encoder_input image{};
-  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept {
-    return {&image, image.hash == 0 ? 0U : 1U};
-  }
 };
 
 constexpr std::size_t residents = 128;
@@ -54,14 +49,13 @@ std::vector<double> play(std::size_t n) {
   std::deque<request> requests;
   std::uint32_t drawn = 1;
   double now = 0;
-  const auto submit = [&](std::uint32_t tenant, std::uint32_t adapter, std::uint64_t image, std::int64_t output) {
+  const auto submit = [&](std::uint32_t tenant, std::uint32_t adapter, std::int64_t output) {
     request& r = requests.emplace_back();
     r.prompt = 16_tok;
     r.output = output;
     r.tenant = tenant;
     r.adapter = adapter;
     r.score = static_cast<float>(requests.size() % 1000);
-    r.image = {image, image == 0 ? 0_tok : 4000_tok};
     if (!ok(s.submit(r, time_point::at_seconds(now)))) std::abort();
   };
   std::vector<double> ns;
@@ -78,10 +72,10 @@ std::vector<double> play(std::size_t n) {
     if (!ok(s.commit(p, outcomes, time_point::at_seconds(now)))) std::abort();
     now += 0.02;
   };
-  // The slots and the encoder's room are taken for good, and the first tenant has had much.
-  for (std::uint32_t i = 0; i != 8; ++i) submit(0, 1 + i, i < 2 ? 1 + i : 0, 1 << 20);
+  // The slots are taken for good, and the first tenant has had much.
+  for (std::uint32_t i = 0; i != 8; ++i) submit(0, 1 + i, 1 << 20);
   for (int i = 0; i != 4; ++i) step();
-  for (std::size_t i = 0; i != n; ++i) submit(0, 12, 100 + i, 100);
+  for (std::size_t i = 0; i != n; ++i) submit(0, 12, 100);
   // The plan that fills the free places at once is not counted: it starts 120.
   constexpr std::size_t before = 20;
   for (std::size_t i = 0; i != before + steps; ++i) {
@@ -90,7 +84,7 @@ std::vector<double> play(std::size_t n) {
       drawn = drawn * 1664525U + 1013904223U;
       const std::uint32_t x = drawn >> 16U;
       // A tenth of what comes is of adapters that have no slot.
-      submit(1 + x % 63, x % 10 == 0 ? 9 + x % 4 : x % 9, 0, 5 + x % 40);
+      submit(1 + x % 63, x % 10 == 0 ? 9 + x % 4 : x % 9, 5 + x % 40);
     }
     step();
   }
@@ -116,7 +110,6 @@ void skipped_line(benchmark::State& state) {
 }
 
 using both = gate::all<gate::adapter_slots, gate::fair_tenants>;
-using three = gate::all<gate::adapter_slots, gate::tenant_deficits, gate::encoder_cache>;
 
 #define TESSERA_BENCH_SKIPPED(name, ...)   \
   BENCHMARK(skipped_line<__VA_ARGS__>)     \
@@ -127,11 +120,9 @@ using three = gate::all<gate::adapter_slots, gate::tenant_deficits, gate::encode
       ->Unit(benchmark::kMillisecond)
 
 TESSERA_BENCH_SKIPPED("adapter_slots", gate::adapter_slots);
-TESSERA_BENCH_SKIPPED("encoder_cache", gate::encoder_cache);
 TESSERA_BENCH_SKIPPED("fair_tenants", gate::fair_tenants);
 TESSERA_BENCH_SKIPPED("tenant_deficits", gate::tenant_deficits);
 TESSERA_BENCH_SKIPPED("adapters_and_tenants", both);
-TESSERA_BENCH_SKIPPED("three", three);
 TESSERA_BENCH_SKIPPED("adapters_and_tenants/ranked", both, order::ranked<>);
 
 }  // namespace

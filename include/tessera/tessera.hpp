@@ -173,6 +173,7 @@
 #include <tessera/pipeline/plan_digest.hpp>
 #include <tessera/pipeline/plan_ring.hpp>
 #include <tessera/pipeline/prefix_leaders.hpp>
+#include <tessera/pipeline/prompt_limits.hpp>
 #include <tessera/pipeline/reasons.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/replay_decisions.hpp>

@@ -47,6 +47,10 @@ NB_MODULE(_vllm, m) {
       .def("draining", &core::draining, "Requests that have ended and hold blocks.")
       .def("loading", &core::loading, "Requests with KV that is on its way, or has come and waits for a place.")
       .def("coming", &core::coming, "Requests of `loading` that have not ended.")
+      .def("encodes", &core::encodes,
+           "What the encoder does before the latest step: (numbers of inputs by the ids of requests, hashes of outputs "
+           "that it drops first).")
+      .def("forget_outputs", &core::forget_outputs, "All outputs of the encoder are gone.")
       .def("events", &core::events, "What the prefix cache has learnt and forgotten.")
       .def("skip", &core::skip, "A step in which nothing runs.")
       .def("update", &core::update, nb::arg("index_of"), nb::arg("req_ids"), nb::arg("sampled"), nb::arg("now"),

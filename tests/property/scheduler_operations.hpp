@@ -185,7 +185,8 @@ class scheduler_operations {
       c.gate.most_skipped = below(6);
       std::get<0>(c.gate.gates).slots = 1 + below(3);
       std::get<0>(c.gate.gates).most_overtaken = c.gate.most_skipped;
-      std::get<2>(c.gate.gates).most_overtaken = c.gate.most_skipped + 1;
+      std::get<2>(c.gate.gates).ahead = tokens{below(3) == 0 ? 1 : 0};
+      std::get<2>(c.gate.gates).whole_inputs = below(3) == 0;
       std::get<2>(c.gate.gates).capacity = tokens{8} + upto(8);
       std::get<2>(c.gate.gates).per_step = tokens{1} + upto(8);
       std::get<1>(c.gate.gates).weights[1] = 1 + static_cast<std::int64_t>(below(3));
@@ -232,9 +233,14 @@ class scheduler_operations {
     if constexpr (screens<Gate>) {
       r.adapter = static_cast<std::uint32_t>(below(5));
       r.tenant = static_cast<std::uint32_t>(below(4));
-      for (std::uint64_t n = below(3); n != 0; --n) {
+      tokens at = upto(3);
+      for (std::uint64_t n = below(4); n != 0; --n) {
         const std::uint64_t hash = 1 + below(6);
-        r.images.push_back({hash, tokens{1 + static_cast<std::int64_t>(hash % 4)}});
+        const tokens size{1 + static_cast<std::int64_t>(hash % 4)};
+        const tokens stands_for = size + upto(2);  // with separators
+        if (at + stands_for > length) break;
+        r.images.push_back({.hash = hash, .size = size, .first = at, .length = stands_for});
+        at += stands_for + upto(4);
       }
     }
     const bool full = w.scheduler().waiting_count() + w.scheduler().parked_count() >= limits_.requests;

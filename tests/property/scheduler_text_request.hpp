@@ -51,7 +51,7 @@ struct text_request : text_hook {
   float score = 0;
   std::uint32_t adapter = 0;
   std::uint32_t tenant = 0;
-  std::vector<gate::encoder_input> images;
+  mutable std::vector<gate::encoder_input> images;
   std::size_t id = 0;
   tokens output{};          ///< Tokens after which the engine ends it. At least 1.
   tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
@@ -78,7 +78,7 @@ struct text_request : text_hook {
 
   [[nodiscard]] std::span<const std::uint64_t> prefix_hashes() const noexcept { return hashes; }
 
-  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return images; }
+  [[nodiscard]] std::span<gate::encoder_input> encoder_inputs() const noexcept { return images; }
 
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;

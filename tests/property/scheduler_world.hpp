@@ -37,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -315,8 +316,10 @@ class scheduler_world {
     return s.expected != 0 && (s.reach() > limits_.longest() || (r.max_output != tokens{} && made >= r.max_output));
   }
 
-  /// No more adapters than slots, and images than room, among requests that hold blocks or are about to.
+  /// No more adapters than slots among requests that hold blocks or are about to.
   void check_adapters();
+  /// What the plan's steps read of images is in a cache that drops and encodes as the plan says.
+  void check_encoder();
 
   void check_plan();
 
@@ -349,7 +352,9 @@ class scheduler_world {
   std::vector<copy_out> copies_out_;
   std::size_t late_ = 0;
   std::vector<ending> ending_;
-  std::vector<std::uint32_t> left_rows_;  ///< Rows of requests that left while the plan could be abandoned.
+  std::vector<std::uint32_t> left_rows_;     ///< Rows of requests that left while the plan could be abandoned.
+  std::map<std::uint64_t, tokens> encoder_;  ///< The outputs of images that the engine has after the newest plan,
+  std::map<std::uint64_t, tokens> encoder_before_;  ///< and had before it.
   std::uint64_t digest_ = 0;
   std::uint64_t epoch_ = 0;  ///< How often prefixes have been forgotten.
 };

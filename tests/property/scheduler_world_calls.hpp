@@ -307,6 +307,7 @@ auto scheduler_world<Order, BlockStore, Gate>::plan(time_point now, const step_l
   }
   check_plan();
   check_adapters();
+  check_encoder();
   check();
   note_plan();
   return plan_;
@@ -358,6 +359,7 @@ void scheduler_world<Order, BlockStore, Gate>::forget_prefixes()
 template <class Order, class BlockStore, class Gate>
 void scheduler_world<Order, BlockStore, Gate>::abandon() {
   scheduler_.abandon(plan_);
+  encoder_ = encoder_before_;
   open_ = false;
   flights_.pop_back();
   left_rows_.clear();

@@ -149,19 +149,47 @@ template <class Order, class BlockStore, class Gate>
 void scheduler_world<Order, BlockStore, Gate>::check_adapters() {
   if constexpr (std::same_as<Gate, all_gates>) {
     std::set<std::uint32_t> used;
-    std::map<std::uint64_t, tokens> images;
     const auto count_in = [&](const text_request& r) {
       if (r.state().row != no_index && r.adapter != 0) used.insert(r.adapter);
-      for (const auto& i : r.images) {
-        if (r.state().row != no_index) images[i.hash] = i.size;
-      }
     };
     for (const text_request* r : live_) count_in(*r);
     for (const ending& e : ending_) count_in(*e.request);
     must(used.size() <= std::get<0>(config_.gate.gates).slots, "no more adapters are used than there are slots");
-    tokens size{};
-    for (const auto& [hash, n] : images) size += n;
-    must(size <= std::get<2>(config_.gate.gates).capacity, "no more images are used than there is room for");
+  }
+}
+
+template <class Order, class BlockStore, class Gate>
+void scheduler_world<Order, BlockStore, Gate>::check_encoder() {
+  if constexpr (std::same_as<Gate, all_gates>) {
+    const auto& cache = std::get<2>(scheduler_.gate().gates);
+    encoder_before_ = encoder_;
+    for (const std::uint64_t hash : cache.dropped()) must(encoder_.erase(hash) == 1, "what is dropped was there");
+    tokens work{};
+    tokens all{};
+    std::size_t n = 0;
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      for (const gate::encoder_input& image : plan_[i].request->images) {
+        if (!cache.encodes(image)) continue;
+        must(encoder_.emplace(image.hash, image.size).second, "what is there is not encoded again");
+        work += image.size;
+        ++n;
+      }
+    }
+    must(n < 2 || work <= cache.per_step, "a step encodes as much as it may");
+    for (const auto& [hash, size] : encoder_) all += size;
+    // A drafter that reads ahead needs two at once: one request may exceed the room.
+    must(cache.ahead != tokens{} || all <= cache.capacity, "there is room for all outputs");
+    for (std::size_t i = 0; i != plan_.size(); ++i) {
+      const scheduled<text_request>& e = plan_[i];
+      const tokens end = e.first + e.count;
+      for (const gate::encoder_input& image : e.request->images) {
+        if (e.first >= e.request->prompt || image.first >= end + cache.ahead) continue;
+        if (image.first + image.length <= e.first) continue;
+        must(encoder_.count(image.hash) == 1, "what a step reads is there");
+        const bool begins = cache.whole_inputs && e.first < image.first && image.first < end;
+        must(!begins || end >= image.first + image.length, "a step does not end in an image that it could leave");
+      }
+    }
   }
 }
 

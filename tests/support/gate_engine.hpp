@@ -34,7 +34,7 @@ struct gate_engine {
   void commit() {
     std::vector<tessera::outcome> outcomes(p.size());
     for (std::size_t i = 0; i != p.size(); ++i) {
-      outcomes[i].finished = p[i].request->generated().count() + 1 >= p[i].request->output;
+      outcomes[i].finished = p[i].samples && p[i].request->generated().count() + 1 >= p[i].request->output;
     }
     REQUIRE(scheduler.commit(p, outcomes, tessera::time_point{}) == tessera::status::ok);
   }

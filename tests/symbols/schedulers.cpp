@@ -40,7 +40,7 @@ struct request : request_hook_for<order::round_robin, order::two_phase, order::r
   std::uint32_t tenant = 0;
   std::uint32_t forks_due = 0;
   time_point answer_by = time_point::never();
-  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return {}; }
+  [[nodiscard]] std::span<gate::encoder_input> encoder_inputs() const noexcept { return {}; }
 };
 
 struct read_request : request_hook_for<order::paced<>, order::earliest_due<>, order::response_ratio<>> {

@@ -36,9 +36,9 @@ struct request : request_hook_for<order::ranked<>> {
   std::uint32_t adapter = 0;
   std::uint32_t forks_due = 0;
   float score = 0;
-  gate::encoder_input image{};
+  mutable gate::encoder_input image{};
   std::size_t images = 0;
-  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return {&image, images}; }
+  [[nodiscard]] std::span<gate::encoder_input> encoder_inputs() const noexcept { return {&image, images}; }
 };
 
 template <class Gate, class Order = order::fcfs>
@@ -70,8 +70,6 @@ int steps_behind(int n) {
     r.prompt = 16_tok;
     r.max_output = tokens{output};
     r.adapter = what == 0 ? 0 : what <= 8 ? what : 9 + what % 4;
-    r.images = what == 0 ? 0 : 1;
-    r.image = {what, 1024_tok};
     REQUIRE(s.submit(r, time_point{}) == status::accepted);
     return r;
   };
@@ -96,10 +94,6 @@ int steps_behind(int n) {
 
 TEST_CASE("n skipped requests at the head do not stop requests without an adapter") {
   for (const int n : {0, 8, 9, 1000}) CHECK(steps_behind<gate::adapter_slots>(n) == 20);
-}
-
-TEST_CASE("n skipped requests at the head do not stop requests without an image") {
-  for (const int n : {0, 8, 9, 1000}) CHECK(steps_behind<gate::encoder_cache>(n) == 20);
 }
 
 namespace {
@@ -323,9 +317,6 @@ void compare(std::uint64_t seed, const Gate& gate, const Order& order, tally& t)
       r.score = static_cast<float>(below(20));
       r.tenant = static_cast<std::uint32_t>(below(3) == 0 ? below(4) : 0);
       r.adapter = static_cast<std::uint32_t>(below(6));
-      r.images = below(2);
-      const std::uint64_t hash = below(20);
-      r.image = {hash, tokens{5 + static_cast<std::int64_t>(hash * 7 % 90)}};
       REQUIRE(s.submit(r, time_point::at_seconds(now)) == status::accepted);
       waiting.push_back(&r);
     }
@@ -408,9 +399,6 @@ void compare_all(const Gate& gate) {
 TEST_CASE("a scheduler with classes starts what a plain list starts: adapters") {
   compare_all(gate::adapter_slots{.slots = 2, .most_overtaken = 5});
 }
-TEST_CASE("a scheduler with classes starts what a plain list starts: images") {
-  compare_all(gate::encoder_cache{.per_step = 60_tok, .capacity = 130_tok, .most_overtaken = 5});
-}
 TEST_CASE("a scheduler with classes starts what a plain list starts: tenants") {
   gate::fair_tenants gate{};
   gate.weights[1] = 3;
@@ -423,9 +411,8 @@ TEST_CASE("a scheduler with classes starts what a plain list starts: deficits") 
   compare_all(gate);
 }
 TEST_CASE("a scheduler with classes starts what a plain list starts: several gates") {
-  gate::all<gate::adapter_slots, gate::fair_tenants, gate::encoder_cache> gates{};
+  gate::all<gate::adapter_slots, gate::fair_tenants> gates{};
   std::get<0>(gates.gates).slots = 2;
-  std::get<2>(gates.gates).capacity = 130_tok;
   compare_all(gates);
   gate::all<gate::adapter_slots, gate::tenant_deficits> other{};
   std::get<0>(other.gates).slots = 2;

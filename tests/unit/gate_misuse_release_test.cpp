@@ -29,8 +29,8 @@ using namespace tessera::literals;
 struct request : request_hook {
   std::uint32_t tenant = 0;
   std::uint32_t adapter = 0;
-  gate::encoder_input image{};
-  [[nodiscard]] std::span<const gate::encoder_input> encoder_inputs() const noexcept { return {&image, 1}; }
+  mutable gate::encoder_input image{};
+  [[nodiscard]] std::span<gate::encoder_input> encoder_inputs() const noexcept { return {&image, 1}; }
 };
 
 /// All of some requests are served.

@@ -24,6 +24,7 @@ struct all {
   static constexpr bool backfills = (Gates::backfills || ... || false);                    ///< Whether one backfills.
   static constexpr bool screens = (tessera::detail::gate_screens<Gates> || ... || false);  ///< Whether one screens.
   static constexpr bool counts = (tessera::detail::gate_counts<Gates> || ... || false);    ///< Whether one counts.
+  static constexpr bool limits = (tessera::detail::gate_limits<Gates> || ... || false);    ///< Whether one limits.
 
   static constexpr bool refuses_some = (tessera::detail::gate_refuses<Gates> || ... || false);  ///< Whether one
                                                                                                 ///< refuses.
@@ -116,6 +117,48 @@ struct all {
   constexpr void skips(const R& r) noexcept {
     notify([&r]<class G>(G& g) noexcept {
       if constexpr (tessera::detail::gate_hears_skips<G, R>) g.skips(r);
+    });
+  }
+  /// The fewest tokens that a gate allows.
+  template <schedulable R>
+    requires limits
+  [[nodiscard]] constexpr tokens limit(const R& r, tokens first, tokens count) const noexcept {
+    const auto one = [&]<class G>(const G& g) noexcept {
+      if constexpr (tessera::detail::gate_limits<G>) count = count > tokens{} ? g.limit(r, first, count) : count;
+    };
+    std::apply([&](const Gates&... g) noexcept { (one(g), ...); }, gates);
+    return count;
+  }
+  /// The plan computes these tokens of the request.
+  template <schedulable R>
+    requires limits
+  constexpr void computes(const R& r, tokens first, tokens count) noexcept {
+    notify([&]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_limits<G>) g.computes(r, first, count);
+    });
+  }
+  /// The plan is run.
+  constexpr void runs() noexcept
+    requires limits
+  {
+    notify([]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_limits<G>) g.runs();
+    });
+  }
+  /// So are these tokens of the request.
+  template <schedulable R>
+    requires limits
+  constexpr void runs(const R& r, tokens first, tokens count) noexcept {
+    notify([&]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_limits<G>) g.runs(r, first, count);
+    });
+  }
+  /// The tokens of the request before `end` have KV.
+  template <schedulable R>
+    requires limits
+  constexpr void has_run(const R& r, tokens end) noexcept {
+    notify([&]<class G>(G& g) noexcept {
+      if constexpr (tessera::detail::gate_limits<G>) g.has_run(r, end);
     });
   }
   /// The request starts in this plan.

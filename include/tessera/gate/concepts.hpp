@@ -57,6 +57,12 @@ template <class G>
 inline constexpr bool gate_counts<G> = G::counts;
 
 template <class G>
+inline constexpr bool gate_limits = false;
+template <class G>
+  requires requires { typename std::bool_constant<G::limits>; }
+inline constexpr bool gate_limits<G> = G::limits;
+
+template <class G>
 inline constexpr bool gate_refuses = false;
 template <class G>
   requires requires { typename std::bool_constant<G::refuses_some>; }
@@ -125,6 +131,15 @@ concept gate_hears = requires(G& g, const R& r, tokens n) {
   { g.left(r) } noexcept -> std::same_as<void>;
 };
 
+template <class G, class R>
+concept gate_bounds = requires(G& g, const G& now, const R& r, tokens n) {
+  { now.limit(r, n, n) } noexcept -> std::same_as<tokens>;
+  { g.computes(r, n, n) } noexcept -> std::same_as<void>;
+  { g.runs() } noexcept -> std::same_as<void>;
+  { g.runs(r, n, n) } noexcept -> std::same_as<void>;
+  { g.has_run(r, n) } noexcept -> std::same_as<void>;
+};
+
 /// It may be told which requests are skipped.
 template <class G, class R>
 concept gate_hears_skips = requires(G& g, const R& r) { g.skips(r); };
@@ -138,6 +153,8 @@ concept gate_asks_if_it_says =
     (!(G::backfills || gate_screens<G>) || gate_asks<G, R>)&&(!G::backfills || gate_says_most_skipped<G>);
 template <class G, class R>
 concept gate_hears_if_it_counts = !gate_counts<G> || gate_hears<G, R>;
+template <class G, class R>
+concept gate_bounds_if_it_limits = !gate_limits<G> || (gate_counts<G> && gate_bounds<G, R>);
 template <class G, class R>
 concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_refuses<G, R>;
 
@@ -173,6 +190,15 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 ///    `fork` return `invalid`.
 /// 8. Optional `g.set_up(block_size) noexcept`: called once, before anything else, with the tokens of a block. It
 ///    checks its parameters there.
+/// 9. `G::limits`, a constant, false if it is missing: whether it bounds the steps of prompts. It counts then, and has,
+///    all noexcept, for steps that begin within the prompt:
+///    - `g.limit(r, first, count) -> tokens`, const: how many of the `count` tokens from `first` on the present plan
+///      may compute. If it is 0, a request that would start is skipped.
+///    - `g.computes(r, first, count)`: the plan computes these, perhaps fewer than were asked for. 0: a resident waits
+///      for another step. It is told again if `count` grows. State as for `starts`.
+///    - `g.runs()`: the plan is run, before anything that follows from it. Then `g.runs(r, first, count)` for each such
+///      part of it, except of requests that have ended meanwhile.
+///    - `g.has_run(r, end)`: the tokens before `end` have KV.
 /// Not checked: `ask` depends only on its arguments and on what the gate was told. A request that could start may wait
 /// behind others of its class that cannot. A request that is alone may start, or the instance would idle for ever. The
 /// gate does not skip all waiting requests each time. It skips no request for ever while others take what it waits for
@@ -186,7 +212,7 @@ concept gate_policy =
     schedulable<R> && std::copyable<G> && requires { requires std::same_as<decltype(G::backfills), const bool>; } &&
     detail::gate_asks_if_it_says<G, R> && detail::gate_says_class_if_it_sees<G, R> &&
     detail::gate_hears_if_it_counts<G, R> && detail::gate_hears_skips_quietly<G, R> &&
-    detail::gate_says_whom_if_it_refuses<G, R>;
+    detail::gate_bounds_if_it_limits<G, R> && detail::gate_says_whom_if_it_refuses<G, R>;
 
 namespace gate {
 
@@ -233,6 +259,9 @@ struct explain_gate_policy {
                 "`started`, `charge(r, tokens)`, `stopped` and `left`");
   static_assert(gate_hears_skips_quietly<G, R>,
                 "tessera: a gate that hears `void skips(const R&) noexcept` must count");
+  static_assert(gate_bounds_if_it_limits<G, R>,
+                "tessera: a gate that limits must count, and needs, all noexcept, `tokens limit(r, first, count)`, "
+                "`computes(r, first, count)`, `runs()`, `runs(r, first, count)` and `has_run(r, end)`");
   static_assert(
       gate_says_whom_if_it_refuses<G, R>,
       "tessera: a gate that refuses some needs `bool refuses(const R&, R::time_point now) const noexcept`, and "

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <tessera/gate/concepts.hpp>
-#include <tessera/gate/skip_limit.hpp>
 
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,223 +16,325 @@ namespace gate {
 struct encoder_input {
   std::uint64_t hash = 0;  ///< Hash of its content: equal inputs are encoded once.
   tokens size{};           ///< Tokens that its output takes in the cache, and in the encoder's budget of a step.
+  tokens first{};          ///< Its place in the prompt,
+  tokens length{};         ///< and how many tokens of the prompt stand for it.
+
+  std::uint64_t used_since = 0;  ///< Written by the gate, as the next: whether its request uses the output,
+  std::uint64_t encoded_in = 0;  ///< and which plan encodes it for this request.
 };
 
-/// Starts requests with images as the encoder and its cache allow: a step encodes at most `per_step` tokens, and at
-/// most `capacity` are in use. An output stays in the cache while a request that uses it holds blocks. After that it
-/// stays until its room is needed; the least recently used goes first. A request that does not fit is skipped. Its
-/// function `encoder_inputs()` gives its inputs, the same as long as it is in a scheduler:
+/// Computes prompts with images as far as the encoder and its cache allow. A step encodes at most `per_step` tokens,
+/// and at most `capacity` are in use. A step of a prompt ends before the first input that does not fit. An output is in
+/// use from the step that first needs it until the prompt has passed it. After that it stays until its room is needed;
+/// the least recently used goes first. A request's `encoder_inputs()` gives its inputs, in the order of their places,
+/// in memory that the gate may write to:
 ///
 ///     struct my_request : tessera::request_hook {
-///       std::span<const tessera::gate::encoder_input> encoder_inputs() const noexcept;
+///       std::span<tessera::gate::encoder_input> encoder_inputs() const noexcept;
 ///     };
 ///
-/// Classes, each with a queue of its own: requests without inputs, and requests with the same number of input tokens
-/// within a factor of 2. So small requests do not wait behind large ones that do not fit.
+/// Classes, each with a queue of its own: requests with inputs, and requests without. Requests without do not wait for
+/// the encoder.
 ///
-/// The engine runs the encoder before the step, for each input of a starting request (`entry_origin`) that is not
-/// cached. `scheduler.gate().holds(hash)`, called when the plan is made, says whether an input is cached. The engine
-/// drops outputs that `holds` no longer reports.
+/// The engine looks at `scheduler.gate()` when a plan has been made. It drops the outputs in `dropped()`. Then it runs
+/// the encoder for each input of a request in the plan for which `encodes(input)` is true.
 ///
-/// A request starts as a whole: if its inputs together exceed the budget of a step, they are encoded in a step of their
-/// own. `submit` refuses a request with inputs that exceed the cache. If such a request comes by `adopt`, it starts
-/// when no other request has inputs.
+/// An input that exceeds `per_step` is encoded in a step without another. `submit` refuses a request with an input that
+/// exceeds the cache. If such a request comes by `adopt`, it goes on when no other output is in use.
 ///
-/// Starvation: small requests could take the room for ever. Once `most_overtaken` requests with inputs have started
-/// behind the first skipped one, no more of them do until it starts or leaves (`gate::skip_limit`).
+/// Starvation: while an input lacks room, no request with a later turn takes any. What is in use is given back when
+/// the prompts that use it have passed it, and each of these can go on. With `ahead`, a prompt may need an output
+/// before it has passed the one before. If that lacks room, the first request in
+/// order that uses outputs exceeds the cache.
 ///
-/// When to use: multimodal models with an encoder that delays every request's step.
+/// When to use: multimodal models.
 /// @tparam MostOutputs capacity in outputs, whatever their sizes.
 template <std::size_t MostOutputs = 128>
 struct basic_encoder_cache {
+  static_assert(MostOutputs > 1, "tessera: an encoder cache has places for two outputs at least");
   static constexpr bool backfills = false;    ///< No request passes one that lacks blocks.
   static constexpr bool screens = true;       ///< The first request of each class is asked for.
   static constexpr bool counts = true;        ///< It is told which requests start and stop.
-  static constexpr bool refuses_some = true;  ///< It refuses requests with inputs that do not fit into the empty cache.
+  static constexpr bool limits = true;        ///< It bounds the steps of prompts.
+  static constexpr bool refuses_some = true;  ///< It refuses requests with an input that exceeds the cache.
 
-  tokens per_step{2048};            ///< Tokens encoded in a step, at most.
-  tokens capacity{8192};            ///< Tokens that the cache holds.
-  std::size_t most_overtaken = 64;  ///< This many requests with inputs may start behind the first that does not fit.
+  tokens per_step{2048};      ///< Tokens encoded in a step, at most.
+  tokens capacity{8192};      ///< Tokens that the cache holds.
+  tokens ahead{};             ///< A step needs the outputs of as many tokens behind its end: a drafter reads them.
+  bool whole_inputs = false;  ///< True: all tokens of an input are computed in one step, which must have room for them.
 
   /// An output.
   struct output {
-    encoder_input input{};    ///< The input that it is made from.
-    std::uint32_t users = 0;  ///< Requests that hold blocks and use it.
-    std::uint64_t last = 0;   ///< The time of its last use, in calls.
-    bool planned = false;     ///< A request that starts in the latest plan uses it.
+    std::uint64_t hash = 0;        ///< Hash of the input that it is made from.
+    tokens size{};                 ///< What it takes.
+    std::uint32_t users = 0;       ///< Inputs of requests that use it.
+    std::uint64_t last = 0;        ///< The time of its last use, in calls.
+    std::uint64_t wanted_in = 0;   ///< The latest plan that uses it without another user.
+    std::uint64_t dropped_in = 0;  ///< The plan that drops it.
   };
-  std::array<output, MostOutputs> outputs{};  ///< The first `held` are in the cache.
-  std::size_t held = 0;                       ///< Outputs in the cache.
-  std::array<encoder_input, MostOutputs>
-      planned{};            ///< The first `plans` are not in the cache, and the latest plan encodes them.
-  std::size_t plans = 0;    ///< The number of inputs that it encodes.
-  tokens encoding{};        ///< Their size in all.
-  std::uint64_t calls = 0;  ///< A clock, in calls.
-  skip_limit limit{};       ///< The request that does not fit, and how many have overtaken it.
+  std::array<output, MostOutputs> outputs{};      ///< The first `held` are in the cache.
+  std::array<output, MostOutputs> coming{};       ///< The first `encoded` are encoded by the latest plan,
+  std::array<std::uint64_t, MostOutputs> gone{};  ///< and it drops the first `dropping`.
+  std::size_t held = 0;                           ///< See `outputs`.
+  std::size_t encoded = 0;                        ///< See `coming`.
+  std::size_t dropping = 0;                       ///< See `gone`.
+  tokens cached{};                                ///< What the outputs take.
+  /// A number of outputs.
+  struct amount {
+    tokens size{};          ///< What they take.
+    std::size_t count = 0;  ///< How many they are.
+  };
+  amount used{};              ///< Those with users.
+  amount wanted{};            ///< Those that get some by the latest plan.
+  tokens encoding{};          ///< What the latest plan encodes.
+  bool lacks = false;         ///< In the latest plan, an input lacks room,
+  bool follows_user = false;  ///< and a request that uses some has had its turn.
+  std::uint64_t plan = 0;     ///< The number of plans,
+  std::uint64_t epoch = 1;    ///< and of times that all outputs were dropped, and 1.
+  std::uint64_t calls = 0;    ///< A clock, in calls.
 
   /// Whether the cache has the output of the input with this hash. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
+  /// Whether the latest plan encodes this input.
+  [[nodiscard]] constexpr bool encodes(const encoder_input& input) const noexcept { return input.encoded_in == plan; }
+  /// Hashes of the outputs that the latest plan drops, before it encodes others.
+  [[nodiscard]] constexpr std::span<const std::uint64_t> dropped() const noexcept {
+    return std::span{gone}.first(dropping);
+  }
+  /// All outputs are gone: the encoder's weights have changed. At any time.
+  constexpr void forget() noexcept {
+    held = encoded = dropping = 0;
+    cached = tokens{};
+    used = {};
+    ++epoch;
+  }
 
-  /// Tokens of all its inputs, rounded down to a power of 2; 0 if it has none. O(inputs).
+  /// 1 if it has inputs, else 0.
   template <schedulable R>
   [[nodiscard]] constexpr std::uint64_t class_of(const R& r) const noexcept {
-    const std::span<const encoder_input> inputs = r.encoder_inputs();
-    tokens all{};
-    for (const encoder_input& input : inputs) all += input.size;
-    return inputs.empty() ? 0U
-                          : 1U + static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(all.count())));
+    return r.encoder_inputs().empty() ? 0U : 1U;
   }
   /// Checks the parameters (asserted; else the nearest valid value is taken).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     TESSERA_ASSERT(per_step > tokens{} && capacity > tokens{}, "an encoder cache has room, and a budget");
+    TESSERA_ASSERT(ahead >= tokens{}, "a drafter reads no negative number of tokens ahead");
     per_step = max(per_step, tokens{1});
     capacity = max(capacity, tokens{1});
+    ahead = max(ahead, tokens{});
   }
 
-  /// O(inputs * (inputs + outputs)).
+  /// Whether its turn comes at all: not if others with inputs wait for room.
   template <schedulable R>
     requires requires(const R& r) {
-      { r.encoder_inputs() } noexcept -> std::convertible_to<std::span<const encoder_input>>;
+      { r.encoder_inputs() } noexcept -> std::convertible_to<std::span<encoder_input>>;
     }
   [[nodiscard]] constexpr passage ask(const R& candidate, const gate_view<R>& /*view*/) const noexcept {
-    const std::span<const encoder_input> inputs = candidate.encoder_inputs();
-    if (inputs.empty()) return passage::start;
-    if (limit.are_enough(most_overtaken)) return passage::skip;
-    return fits(inputs) ? passage::start : passage::skip;
+    return lacks && !candidate.encoder_inputs().empty() ? passage::skip : passage::start;
   }
-
-  /// Whether its inputs alone exceed the cache.
+  /// Whether one of its inputs exceeds the cache.
   template <schedulable R>
   [[nodiscard]] constexpr bool refuses(const R& r, typename R::time_point /*now*/) const noexcept {
-    const std::span<const encoder_input> inputs = r.encoder_inputs();
-    tokens room{};
-    std::size_t places = 0;
-    for (std::size_t i = 0; i != inputs.size(); ++i) {
-      if (!comes_again(inputs, i)) room += inputs[i].size, ++places;
+    for (const encoder_input& input : r.encoder_inputs()) {
+      if (input.size > capacity) return true;
     }
-    return room > capacity || places > MostOutputs;
+    return false;
   }
 
-  /// Begins a plan. O(outputs).
+  /// Begins a plan.
   constexpr void begin() noexcept {
-    plans = 0;
+    ++plan;
+    encoded = dropping = 0;
+    wanted = {};
     encoding = tokens{};
-    for (output& o : std::span{outputs}.first(held)) o.planned = false;
-    limit.begin();
+    lacks = follows_user = false;
   }
-  /// The request's class is skipped in this plan, by this gate or another one. As `ask`.
+  /// How many of the `count` tokens from `first` on can be computed in this plan. O(inputs * (inputs + outputs)).
   template <schedulable R>
-  constexpr void skips(const R& r) noexcept {
+  [[nodiscard]] constexpr tokens limit(const R& r, tokens first, tokens count) const noexcept {
+    amount more = wanted;
+    tokens work = encoding;
     const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty() && !fits(inputs)) limit.skips(r, class_of(r));
+    std::size_t passed = 0;
+    bool uses_one = false;
+    for (std::size_t i = 0; i != inputs.size(); ++i) {
+      const encoder_input& input = inputs[i];
+      const tokens end = input.first + input.length;
+      const tokens before = max(input.first - ahead - first, tokens{});
+      passed += end <= first ? 1 : 0;
+      if (end <= first) continue;
+      if (is_used(input)) uses_one = true;
+      if (is_used(input)) continue;
+      if (before >= count) break;
+      if (whole_inputs && first < input.first + tokens{1} && first + count < end) return before;
+      const bool comes_again = std::any_of(&inputs[passed], &input, [&input](const encoder_input& earlier) noexcept {
+        return earlier.hash == input.hash;
+      });
+      if (!comes_again && !fits(input, more, work, uses_one && before == tokens{})) return before;
+    }
+    return count;
+  }
+  /// The plan computes these tokens of the request, which `limit` has allowed.
+  template <schedulable R>
+  constexpr void computes(const R& r, tokens first, tokens count) noexcept {
+    const auto is_read = [&](const encoder_input& input) noexcept {
+      return count != tokens{} && is_needed(input, first, count);
+    };
+    // Those that are there first: they are not dropped for the others.
+    for (const bool is_there : {true, false}) {
+      for (encoder_input& input : r.encoder_inputs()) {
+        if (is_read(input) && holds(input.hash) == is_there) want(input);
+      }
+    }
+    for (const encoder_input& input : r.encoder_inputs()) {
+      amount more = wanted;
+      const bool is_next = !is_read(input) && is_needed(input, first, count + tokens{1});
+      lacks = lacks || (is_next && !has_room(input, more, false));
+      follows_user = follows_user || is_used(input) || is_read(input);
+    }
+  }
+  /// The plan is run: it cannot be abandoned any more.
+  constexpr void runs() noexcept {
+    for (std::size_t i = held; i-- != 0;) {
+      if (outputs[i].dropped_in != plan) continue;
+      cached -= outputs[i].size;
+      outputs[i] = outputs[--held];
+    }
+    for (const output& o : std::span{coming}.first(encoded)) {
+      outputs[held] = o;
+      outputs[held++].last = ++calls;
+      cached += o.size;
+    }
+    encoded = dropping = 0;
+  }
+  /// So are these tokens of the request.
+  template <schedulable R>
+  constexpr void runs(const R& r, tokens first, tokens count) noexcept {
+    for (encoder_input& input : r.encoder_inputs()) {
+      if (is_needed(input, first, count)) use(input);
+    }
+  }
+  /// The tokens of the request before `end` have KV.
+  template <schedulable R>
+  constexpr void has_run(const R& r, tokens end) noexcept {
+    for (encoder_input& input : r.encoder_inputs()) {
+      if (input.first + input.length <= end) release(input);
+    }
   }
   /// The request starts in this plan.
   template <schedulable R>
-  constexpr void starts(const R& r) noexcept {
-    const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty()) limit.starts(r);
-    for (const encoder_input& input : inputs) {
-      if (const std::size_t at = find(input.hash); at != held) {
-        outputs[at].planned = true;
-      } else if (!is_planned(input.hash) && plans != MostOutputs) {
-        planned[plans++] = input;
-        encoding += input.size;
-      }
-    }
-  }
+  constexpr void starts(const R& /*r*/) noexcept {}
   /// The request has come, and waits.
   template <schedulable R>
   constexpr void joins(const R& /*r*/) noexcept {}
   /// The request holds blocks from now on.
   template <schedulable R>
-  constexpr void started(const R& r) noexcept {
-    const std::span<const encoder_input> inputs = r.encoder_inputs();
-    if (!inputs.empty()) limit.started(r);
-    for (std::size_t i = 0; i != inputs.size(); ++i) {
-      if (comes_again(inputs, i)) continue;
-      if (find(inputs[i].hash) == held && !insert(inputs[i])) continue;
-      output& o = outputs[find(inputs[i].hash)];
-      ++o.users;
-      o.last = ++calls;
-    }
-  }
+  constexpr void started(const R& /*r*/) noexcept {}
   /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& /*r*/, tokens /*n*/) noexcept {}
   /// The request holds no blocks any more.
   template <schedulable R>
   constexpr void stopped(const R& r) noexcept {
-    const std::span<const encoder_input> inputs = r.encoder_inputs();
-    for (std::size_t i = 0; i != inputs.size(); ++i) {
-      const std::size_t at = find(inputs[i].hash);
-      if (comes_again(inputs, i) || at == held || outputs[at].users == 0) continue;
-      --outputs[at].users;
-      outputs[at].last = ++calls;
-    }
+    for (encoder_input& input : r.encoder_inputs()) release(input);
   }
   /// The request has ended or left.
   template <schedulable R>
-  constexpr void left(const R& r) noexcept {
-    limit.left(r);
-  }
+  constexpr void left(const R& /*r*/) noexcept {}
 
  private:
-  /// Whether the encoder and the cache have room for them now.
-  [[nodiscard]] constexpr bool fits(std::span<const encoder_input> inputs) const noexcept {
-    tokens to_encode{};
-    tokens room{};
-    std::size_t places = 0;
-    for (const output& o : std::span{outputs}.first(held)) {
-      if (o.users != 0 || o.planned) room += o.input.size, ++places;
-    }
-    room += encoding;
-    places += plans;
-    if (places == 0) return true;
-    for (std::size_t i = 0; i != inputs.size(); ++i) {
-      if (comes_again(inputs, i) || is_planned(inputs[i].hash)) continue;
-      const std::size_t at = find(inputs[i].hash);
-      if (at == held) to_encode += inputs[i].size;
-      if (at == held || (outputs[at].users == 0 && !outputs[at].planned)) room += inputs[i].size, ++places;
-    }
-    if (room > capacity || places > MostOutputs) return false;
-    const bool too_much = to_encode != tokens{} && encoding != tokens{} && encoding + to_encode > per_step;
-    return !too_much;
+  [[nodiscard]] constexpr bool is_used(const encoder_input& input) const noexcept { return input.used_since == epoch; }
+  /// Whether a step of these tokens needs it, and its request does not use it yet.
+  [[nodiscard]] constexpr bool is_needed(const encoder_input& input, tokens first, tokens count) const noexcept {
+    return !is_used(input) && input.first < first + count + ahead && input.first + input.length > first;
   }
+  /// The place of the output, as the latest plan leaves it; `held`: there is none.
   [[nodiscard]] constexpr std::size_t find(std::uint64_t hash) const noexcept {
     std::size_t i = 0;
-    while (i != held && outputs[i].input.hash != hash) ++i;
+    while (i != held && (outputs[i].hash != hash || outputs[i].dropped_in == plan)) ++i;
     return i;
   }
-  [[nodiscard]] constexpr bool is_planned(std::uint64_t hash) const noexcept {
-    for (const encoder_input& input : std::span{planned}.first(plans)) {
-      if (input.hash == hash) return true;
+  [[nodiscard]] constexpr bool is_coming(std::uint64_t hash) const noexcept {
+    for (const output& o : std::span{coming}.first(encoded)) {
+      if (o.hash == hash) return true;
     }
     return false;
   }
-  /// Evicts the least recently used until there is room. False if there is no room even so: an adopted request that is
-  /// too large.
-  [[nodiscard]] constexpr bool insert(const encoder_input& input) noexcept {
-    tokens all = input.size;
-    for (const output& o : std::span{outputs}.first(held)) all += o.input.size;
-    while (all > capacity || held == MostOutputs) {
-      std::size_t coldest = held;
-      for (std::size_t i = 0; i != held; ++i) {
-        const bool is_free = outputs[i].users == 0 && !outputs[i].planned;
-        if (is_free && (coldest == held || outputs[i].last < outputs[coldest].last)) coldest = i;
-      }
-      if (coldest == held) break;
-      all -= outputs[coldest].input.size;
-      outputs[coldest] = outputs[--held];
-    }
-    if (held == MostOutputs) return false;
-    outputs[held++] = {.input = input};
+  /// Whether others hold the room that the output takes: requests, or the latest plan.
+  [[nodiscard]] constexpr bool is_shared(const encoder_input& input) const noexcept {
+    if (is_used(input) || is_coming(input.hash)) return true;
+    const std::size_t at = find(input.hash);
+    return at != held && (outputs[at].users != 0 || outputs[at].wanted_in == plan);
+  }
+  /// Whether there is room for the output beside `more`, to which it is added. `is_stuck`: its request uses another
+  /// output, which it cannot pass without this one. Two such requests would wait for each other for ever. So the first
+  /// request that uses any may exceed the cache, and there is a place in the arrays for it.
+  [[nodiscard]] constexpr bool has_room(const encoder_input& input, amount& more, bool is_stuck) const noexcept {
+    if (is_shared(input)) return true;
+    const tokens before = used.size + more.size;
+    const std::size_t count = used.count + more.count;
+    const bool fits_in = before + input.size <= capacity && count + 1 < MostOutputs;
+    const bool may_exceed = count == 0 || (is_stuck && !follows_user && count < MostOutputs);
+    if (!fits_in && !may_exceed) return false;
+    more = {more.size + input.size, more.count + 1};
     return true;
   }
-  [[nodiscard]] static constexpr bool comes_again(std::span<const encoder_input> inputs, std::size_t i) noexcept {
-    for (std::size_t j = 0; j != i; ++j) {
-      if (inputs[j].hash == inputs[i].hash) return true;
+  /// Whether it can be encoded beside `work` as well, to which it is added.
+  [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work,
+                                    bool is_stuck) const noexcept {
+    if (is_shared(input)) return true;
+    const bool is_new = find(input.hash) == held;
+    if (is_new && work != tokens{} && work + input.size > per_step) return false;
+    if ((lacks && !is_stuck) || !has_room(input, more, is_stuck)) return false;
+    if (is_new) work += input.size;
+    return true;
+  }
+  constexpr void want(encoder_input& input) noexcept {
+    if (is_shared(input)) return;
+    const std::size_t at = find(input.hash);
+    wanted.size += input.size;
+    ++wanted.count;
+    if (at != held) {
+      outputs[at].wanted_in = plan;
+      return;
     }
-    return false;
+    make_room(input.size);
+    coming[encoded++] = {.hash = input.hash, .size = input.size};
+    encoding += input.size;
+    input.encoded_in = plan;
+  }
+  /// Drops the least recently used, until there is room for `size` more.
+  constexpr void make_room(tokens size) noexcept {
+    const auto is_free = [this](const output& o) noexcept {
+      return o.users == 0 && o.wanted_in != plan && o.dropped_in != plan;
+    };
+    tokens all = cached + encoding + size;
+    for (const output& o : std::span{outputs}.first(held)) all -= o.dropped_in == plan ? o.size : tokens{};
+    while (all > capacity || held - dropping + encoded == MostOutputs) {
+      output* coldest = nullptr;
+      for (output& o : std::span{outputs}.first(held)) {
+        if (is_free(o) && (coldest == nullptr || o.last < coldest->last)) coldest = &o;
+      }
+      if (coldest == nullptr) return;  // one that exceeds the cache
+      coldest->dropped_in = plan;
+      gone[dropping++] = coldest->hash;
+      all -= coldest->size;
+    }
+  }
+  constexpr void use(encoder_input& input) noexcept {
+    const std::size_t at = find(input.hash);
+    if (at == held) return;  // all were dropped meanwhile
+    output& o = outputs[at];
+    if (o.users++ == 0) used = {used.size + o.size, used.count + 1};
+    o.last = ++calls;
+    input.used_since = epoch;
+  }
+  constexpr void release(encoder_input& input) noexcept {
+    const bool was_used = is_used(input);
+    input.used_since = 0;
+    if (!was_used) return;
+    output& o = outputs[find(input.hash)];
+    if (--o.users == 0) used = {used.size - o.size, used.count - 1};
+    o.last = ++calls;
   }
 };
 

@@ -131,7 +131,8 @@ template <class Planning>
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
   const tokens wanted = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
-  const tokens count = max(leaving(p, wanted, left), tokens{1});
+  const tokens most = loads ? wanted : allowed(roster.gate, r, first, wanted);
+  const tokens count = max(leaving(p, most, left), tokens{1});
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
   const blocks in_all = max(to_come, to_take) + step.promised;
@@ -151,13 +152,15 @@ template <class Planning>
     lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
+  if (why_not == wait_reason::none && !loads && leaving(p, most, left) <= tokens{}) why_not = wait_reason::gated;
   if (why_not == wait_reason::none && !comes_back && !loads && slots == 0 && follows_prefix(roster, r, cached)) {
     roll_back(p, mark);
     return hold_for_prefix(p, r, static_cast<std::uint32_t>(cached / kv.block_size()), as_guest);
   }
   if (why_not != wait_reason::none) {
     // Blocks kept for others in this plan may be free in the next.
-    if (!as_guest && why_not != wait_reason::budget_spent && step.held_for_prefix.empty()) {
+    const bool is_remembered = why_not != wait_reason::budget_spent && why_not != wait_reason::gated;
+    if (!as_guest && is_remembered && step.held_for_prefix.empty()) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;
       roster.refused.of_prefix(hit.known, found - from_cache + hit.unsure);

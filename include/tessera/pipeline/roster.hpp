@@ -10,6 +10,7 @@
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
 #include <tessera/pipeline/prefix_leaders.hpp>
+#include <tessera/pipeline/prompt_limits.hpp>
 #include <tessera/pipeline/refusal.hpp>
 #include <tessera/pipeline/resident_set.hpp>
 #include <tessera/pipeline/waiting_queue.hpp>
@@ -386,7 +387,7 @@ struct roster {
     Request& r = *e.request;
     state& s = state_of(r);
     if (o.produced != 1 || o.finished || o.failed || o.spoilt || o.end_of_reasoning || at == no_index || s.restarted ||
-        e.lookahead != tokens{} || s.ends_as != lifecycle::idle) {
+        e.lookahead != tokens{} || s.ends_as != lifecycle::idle || is_bounded<Gate>(r, e.first)) {
       return false;
     }
     if constexpr (Advanced) {
@@ -429,7 +430,10 @@ struct roster {
       kv.take_back(r, most - max(produced, tokens{1}));
     }
     // All tokens except the last have known KV. (A request that has lost its blocks since has another row, or none.)
-    if (!o.failed && !o.spoilt && s.row == e.row) publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
+    if (!o.failed && !o.spoilt && s.row == e.row) {
+      publish(r, e.samples ? s.length - tokens{1} : e.first + e.count);
+      has_run_prompt(gate, r, e.first, e.count);
+    }
     if (o.finished || o.failed) {
       const lifecycle as = o.failed ? lifecycle::failed : lifecycle::finished;
       if (s.life != lifecycle::resident) {
@@ -456,10 +460,6 @@ struct roster {
       residents.collect(r);
     }
     return false;
-  }
-  /// A request that started in the plan, and was cancelled meanwhile, is a resident until that is settled.
-  void settle_cancelled(Request& r, std::uint32_t at) noexcept {
-    if (at == no_index) residents.collect(r);
   }
   void settle_places() noexcept { residents.settle(); }
 
@@ -502,6 +502,7 @@ struct roster {
     if (e.samples) s.expected = static_cast<std::uint16_t>(s.expected + 1 + e.lookahead.count());
     if (e.lookahead > tokens{}) s.drafted = true;
     if (e.new_blocks != 0) kv.tell(s.row);
+    runs_prompt(gate, *e.request, e.first, e.count);
   }
   /// A request with slots for drafts has no plan in flight any more.
   void give_back_drafts(Request& r) noexcept {

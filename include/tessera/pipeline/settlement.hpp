@@ -126,6 +126,7 @@ struct settlement {
  private:
   void count(const step<R>& s) const noexcept {
     ++roster.counters.plans;
+    if constexpr (gate_limits<Gate>) roster.gate.runs();
     if (s.blocked != 0) ++roster.counters.held_up[static_cast<std::size_t>(s.blocked_reason)];
   }
   /// Ends a request. It leaves at once, or when the last plan in flight that contains it is settled.
@@ -237,8 +238,8 @@ struct settlement {
       if (roster.template settle<Advanced>(e, o, at, now, mark)) {
         hold(r, r.state().ends_as, *plans.last_with(r));
       }
-    } else if constexpr (!Advanced) {
-      roster.settle_cancelled(r, at);
+    } else if (!Advanced && at == no_index) {
+      roster.residents.collect(r);  // it started in the plan, and is a resident until that is settled
     }
   }
   /// The present places of a plan's requests among the residents; `no_index`: they wait, are suspended or have ended.

@@ -3,6 +3,7 @@
 
 #include <tessera/core/prefetch.hpp>
 #include <tessera/pipeline/eviction.hpp>
+#include <tessera/pipeline/prompt_limits.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -118,8 +119,10 @@ void top_up(Planning& p) noexcept {
     const tokens left = r.state().reach() - e.first;
     if (left <= long_prompt) continue;
     const tokens wanted = within(p, r, e.first, min(left, e.count + most), p.free(), tokens{});
-    const tokens count = leaving(p, reached(p, r, e.first, e.first + wanted) - e.first, left);
+    const tokens reach = reached(p, r, e.first, e.first + wanted) - e.first;
+    const tokens count = leaving(p, allowed(p.roster.gate, r, e.first, reach), left);
     if (count <= e.count) return;
+    plans_prompt(p.roster.gate, r, e.first, count);
     if (const blocks more = p.roster.kv.lacks(r, e.first + count); more > blocks{}) {
       p.roster.kv.take(r, more, e.first + count);
       step.promised -= more;
@@ -140,6 +143,7 @@ void schedule(Planning& p, typename Planning::request& r, tokens first, tokens c
   auto& step = p.step;
   if (at == no_index) step.set_mark(r, plan_mark::runs);  // a resident's is set when it has run
   step.budget -= count;
+  plans_prompt(p.roster.gate, r, first, count);
   const std::uint32_t row = r.state().row;
   const scheduled<typename Planning::request> entry{
       &r, first, count, tokens{}, row, p.roster.kv.new_blocks(row), count == left, origin};
@@ -189,6 +193,7 @@ void go_on_decoding(Planning& p, std::size_t end) noexcept {
       if (may_end_in_flight(r, p.longest)) break;
       length += s.expected;
     }
+    if (is_bounded<typename Planning::gate>(r, s.computed)) break;
     const std::int64_t room = room_of(s.row);
     if (s.computed.count() + 1 != length || length > room || length > longest) break;
     scheduled<request>& e = entry[n];  // member by member: as a whole, it would be built elsewhere and copied
@@ -235,12 +240,12 @@ template <class Planning>
   }
   const tokens room = kv.room(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, r, left);
-  if (left != tokens{1}) {
-    count = leaving(p, within(p, r, s.computed, count, p.free(), tokens{}), left);
-    if (count <= tokens{}) [[unlikely]] {
-      promise(p, r);
-      return true;
-    }
+  if (is_prefill) count = within(p, r, s.computed, count, p.free(), tokens{});
+  count = leaving(p, allowed(p.roster.gate, r, s.computed, count), left);
+  if (count <= tokens{}) [[unlikely]] {
+    plans_prompt(p.roster.gate, r, s.computed, tokens{});
+    if (is_prefill) promise(p, r);
+    return true;
   }
   if (s.computed + count > room) {
     blocks more = kv.lacks(r, s.computed + count);
@@ -252,7 +257,8 @@ template <class Planning>
       if constexpr (Planning::gate::backfills) send_guests_away(p, r, more);
       const blocks one = kv.lacks(r, s.computed + tokens{1});
       if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
-      count = leaving(p, reached(p, r, s.computed, s.computed + count) - s.computed, left);
+      count = reached(p, r, s.computed, s.computed + count) - s.computed;
+      count = leaving(p, allowed(p.roster.gate, r, s.computed, count), left);
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());
         return false;

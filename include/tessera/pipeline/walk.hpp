@@ -255,6 +255,12 @@ void walk(Planning& p) noexcept {
     }
     const wait_reason why_not = step.starts == 0 ? wait_reason::not_wanted : start(p, *candidate, false);
     const bool starts = why_not == wait_reason::none;
+    if constexpr (has_classes) {
+      if (why_not == wait_reason::gated) {  // as soon as it is known what is cached of it
+        go_on_with(skip(p, *candidate, line, false));
+        continue;
+      }
+    }
     if (starts || why_not == wait_reason::prefix_in_flight) {  // in the latter case its place and blocks are kept
       if (starts) {
         --step.starts;

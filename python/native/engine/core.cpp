@@ -5,12 +5,15 @@
 
 #include <tessera/kv/hash_chain.hpp>
 
+#include <nanobind/stl/tuple.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 
 namespace tessera_python {
 namespace {
@@ -121,6 +124,10 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   loads_ = nb::list();
   to_zero_ = nb::none();
   settings_.tells = get<bool>(options, "tells");
+  settings_.encoder_budget = ts::tokens{whole("encoder_budget")};
+  settings_.encoder_cache = ts::tokens{whole("encoder_cache")};
+  settings_.longest_input = ts::tokens{whole("longest_input")};
+  settings_.encoder_ahead = settings_.least_left;
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
   nb::list places;
@@ -297,6 +304,12 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.asked_in = r.spoilt_until = 0;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
+  r.inputs.clear();
+  using input = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;
+  for (const auto& [hash, size, first, length] : get<std::vector<input>>(description, "inputs")) {
+    r.inputs.push_back({hash, ts::tokens{size}, ts::tokens{first}, ts::tokens{length}});
+    if (size < 0 || first < 0 || length < 0 || first > prompt - length) throw nb::value_error("an input in no prompt");
+  }
   r.recent.clear();
   if (r.hashes_tokens) {
     const auto salt = get<std::uint64_t>(description, "salt");
@@ -477,19 +490,6 @@ void core::reclaim() {
     give_back(*r);
     return true;
   });
-}
-
-/// The latest tokens fill a block, and all that its name in the prefix cache covers is known. A drafter may read the
-/// token behind its own: its KV depends on the first token behind the block, too. A request that goes on with another
-/// token must not find it.
-void core::close_block(request& r) {
-  const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
-  const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
-  r.chain = ts::kv::hash_block(r.chain, latest.first(n));
-  const std::uint64_t name = hash_lookahead_ == 0 ? r.chain : ts::kv::hash_block(r.chain, latest.last(hash_lookahead_));
-  r.hashes.push_back(name);
-  if (settings_.tells) filled_by_.emplace(name, r.slot);
-  r.till_full = static_cast<std::uint32_t>(n);
 }
 
 void core::write_tokens(request& r) {

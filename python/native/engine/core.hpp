@@ -95,6 +95,13 @@ class core {
   /// Blocks that the runner makes zero before the latest step.
   [[nodiscard]] nb::object to_zero() const { return to_zero_; }
 
+  /// What the encoder does before the latest step. For requests by id, the numbers of the inputs that it encodes. And
+  /// the hashes of outputs that are dropped first. To be asked before anything else is called. O(requests in the step)
+  /// if it encodes any.
+  [[nodiscard]] nb::tuple encodes();
+  /// All its outputs are gone.
+  void forget_outputs();
+
   /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
   /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
   /// each `update`, while it is known which request has filled a block.
@@ -154,6 +161,8 @@ class core {
   void admit(const arrival& a);
   void preempt(request& r);
   void close_block(request& r);
+  [[nodiscard]] static std::uint64_t with_inputs(const request& r, std::uint64_t hash, std::int64_t begin,
+                                                 std::int64_t end);
   void write_tokens(request& r);
   [[nodiscard]] ending ending_of(const request& r, std::int64_t token) const;
   [[nodiscard]] static bool computes_prompt(const request& r);

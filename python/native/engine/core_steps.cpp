@@ -39,7 +39,8 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
     starts = std::min(starts, places());
   }
   // A step with less could never end a prompt.
-  const auto at_least = [this](ts::tokens n) { return n == ts::tokens{} ? n : max(n, settings_.least_left); };
+  const ts::tokens least = max(settings_.least_left, settings_.longest_input);
+  const auto at_least = [least](ts::tokens n) { return n == ts::tokens{} ? n : max(n, least); };
   const ts::step_limits limits{.max_batch = settings_.batch,
                                .token_budget = ts::tokens{budget},
                                .max_chunk = at_least(ts::tokens{max_chunk}),

@@ -5,6 +5,7 @@
 #include "told_events.hpp"
 
 #include <tessera/core/status.hpp>
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/table_view.hpp>
@@ -43,6 +44,9 @@ struct tables_in_place {
 /// Most adapters that can be on the device at once.
 inline constexpr std::size_t most_adapters = 256;
 
+/// What an encoder has computed. Images of 32 tokens fill a cache of 16,384 with as many outputs.
+using encoder_outputs = ts::gate::basic_encoder_cache<512>;
+
 /// Tenants that are told apart; the last stands for all further ones.
 inline constexpr std::size_t tenants = 64;
 
@@ -79,6 +83,10 @@ struct settings {
   std::int64_t prefill_budget = 0;  ///< Most tokens of prompts in a step; 0: as many as the step has room for.
   double step_s = 0;                ///< Most seconds that a step takes with prompts; 0: as long as it takes.
   std::size_t adapters = 0;         ///< Most adapters of the requests that hold blocks; 0: none wants one.
+  ts::tokens encoder_budget{};      ///< Most tokens that the encoder computes in a step,
+  ts::tokens encoder_cache{};       ///< and most that it keeps; 0: there is none.
+  ts::tokens encoder_ahead{};       ///< Tokens behind a step that a drafter reads.
+  ts::tokens longest_input{};       ///< Tokens of an image that must be computed in one step; 0: no image must.
   std::size_t batch = 0;            ///< Most requests in a step.
   bool tells = false;               ///< It tells what its prefix cache learns and forgets.
   bool transfers = false;           ///< KV comes from other engines and goes to them.
@@ -118,6 +126,9 @@ struct planner {
   virtual void retune(request& r) = 0;
   /// What the prefix cache has learnt and forgotten since its `forget`; null if it tells nothing.
   [[nodiscard]] virtual told_events* events() { return nullptr; }
+  /// The outputs of the encoder; null if there is none. What the latest plan encodes and drops is to be read before
+  /// another call.
+  [[nodiscard]] virtual encoder_outputs* encoder() { return nullptr; }
   /// What KV from elsewhere needs: see the scheduler's. As `unknown_request` says, not with several groups. `drain`: it
   /// has ended, and its blocks are read from elsewhere until `drained`.
   virtual ts::status loading(request& /*r*/, ts::tokens /*n*/) { return ts::status::unknown_request; }

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <type_traits>
 
 namespace tessera_python {
@@ -73,6 +74,17 @@ void retune_request(Scheduler& of, request& r) {
   });
 }
 
+/// The outputs of the encoder, if a gate looks after them.
+template <class Gate>
+[[nodiscard]] encoder_outputs* encoder_of(Gate& gate) noexcept {
+  if constexpr (ts::detail::gate_limits<Gate>) {
+    return &std::get<encoder_outputs>(gate.gates);
+  } else {
+    static_cast<void>(gate);
+    return nullptr;
+  }
+}
+
 /// The scheduler of one order over one kind of block store, behind a gate.
 template <class Order, class Store, class Gate>
 class planner_of final : public planner {
@@ -118,6 +130,7 @@ class planner_of final : public planner {
   }
   ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
   void retune(request& r) override { retune_request(scheduler_, r); }
+  encoder_outputs* encoder() override { return encoder_of(scheduler_.gate()); }
   told_events* events() override {
     if constexpr (std::is_same_v<Store, telling_cache>) {
       return &scheduler_.cache_events();
@@ -204,6 +217,7 @@ class grouped_planner final : public planner {
   ts::status forget_prefixes() override { return scheduler_.forget_prefixes(); }
   ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
   void retune(request& r) override { retune_request(scheduler_, r); }
+  encoder_outputs* encoder() override { return encoder_of(scheduler_.gate()); }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
@@ -242,6 +256,19 @@ class grouped_planner final : public planner {
   order_settings<Order> set_;
 };
 
+/// Gates for adapters and images, whether there are some or not, and perhaps another one.
+template <class... More>
+using gates_of = ts::gate::all<ts::gate::basic_adapter_slots<most_adapters>, encoder_outputs, More...>;
+
+template <class... More>
+[[nodiscard]] gates_of<More...> make_gates(const settings& s, const More&... more) {
+  const encoder_outputs outputs{.per_step = max(s.encoder_budget, ts::tokens{1}),
+                                .capacity = max(s.encoder_cache, ts::tokens{1}),
+                                .ahead = s.encoder_ahead,
+                                .whole_inputs = s.longest_input > ts::tokens{}};
+  return {.gates = {{.slots = s.adapters == 0 ? 1 : s.adapters}, outputs, more...}};
+}
+
 /// Whether a model's layers are all of one kind, and look at everything.
 [[nodiscard]] inline bool looks_at_all(const settings& s) noexcept {
   return s.windows.size() == 1 && s.windows[0] == ts::tokens{} && s.block_sizes[0] == s.limits.block_size;
@@ -250,18 +277,18 @@ class grouped_planner final : public planner {
 template <class Order, class Gate = ts::gate::in_line>
 [[nodiscard]] std::unique_ptr<planner> planner_for(const settings& s, order_settings<Order> set,
                                                    const Gate& gate = {}) {
-  if (s.adapters != 0 || s.tells || !looks_at_all(s)) {
-    // A prefix cache, whether there is one or not: a request without hashes shares nothing. And it can tell.
-    using slots = ts::gate::basic_adapter_slots<most_adapters>;
-    const slots adapters{.slots = s.adapters == 0 ? 1 : s.adapters};
+  if (s.adapters != 0 || s.tells || s.encoder_cache != ts::tokens{} || !looks_at_all(s)) {
+    const auto make = [&]<class... More>(const More&... more) -> std::unique_ptr<planner> {
+      const auto gates = make_gates(s, more...);
+      using gates_type = gates_of<More...>;
+      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, gates_type>>(s, set, gates);
+      // A prefix cache, whether there is one or not: a request without hashes shares nothing. And it can tell.
+      return std::make_unique<planner_of<Order, telling_cache, gates_type>>(s, set, gates);
+    };
     if constexpr (std::is_same_v<Gate, ts::gate::in_line>) {
-      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, slots>>(s, set, adapters);
-      return std::make_unique<planner_of<Order, telling_cache, slots>>(s, set, adapters);
+      return make();
     } else {
-      using both = ts::gate::all<slots, Gate>;
-      const both gates{.gates = {adapters, gate}};
-      if (!looks_at_all(s)) return std::make_unique<grouped_planner<Order, both>>(s, set, gates);
-      return std::make_unique<planner_of<Order, telling_cache, both>>(s, set, gates);
+      return make(gate);
     }
   }
   if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, set, gate);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/gate/encoder_cache.hpp>
 #include <tessera/order/earliest_due.hpp>
 #include <tessera/order/paced.hpp>
 #include <tessera/order/ranked.hpp>
@@ -63,6 +64,9 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::uint64_t asked_in = 0;      ///< The plan for which it was last asked what of it is elsewhere,
   ts::tokens asked_with{};         ///< how many of its tokens were here,
   std::uint64_t spoilt_until = 0;  ///< Plans up to this one used KV of it that did not come.
+
+  mutable std::vector<ts::gate::encoder_input> inputs;  ///< Images and the like, in the order of their places.
+  [[nodiscard]] std::span<ts::gate::encoder_input> encoder_inputs() const noexcept { return inputs; }
 
   std::vector<std::int64_t> stops;
   std::vector<std::uint64_t> hashes;  ///< The hashes of the full blocks.

@@ -49,6 +49,11 @@ class Core:
         """Requests with KV on its way, or with KV that has come and waits for a place."""
     def coming(self) -> int:
         """The requests among `loading` that have not ended."""
+    def encodes(self) -> tuple[dict[str, list[int]], list[int]]:
+        """What the encoder does before the latest step: numbers of inputs by the ids of requests, and hashes of outputs
+        that it drops first."""
+    def forget_outputs(self) -> None:
+        """All outputs of the encoder are gone."""
     def events(self) -> list[tuple[Any, ...]]:
         """What the prefix cache has learnt and forgotten."""
     def skip(self) -> None:

@@ -50,6 +50,11 @@ except ImportError:  # releases in which connectors are not told of blocks that 
     KVConnectorBlockState = None
 
 try:
+    from vllm.v1.core.sched.output import ScheduledEncoderInputStats
+except ImportError:  # releases that do not count what is encoded
+    ScheduledEncoderInputStats = None
+
+try:
     from vllm.outputs import RequestError
 except ImportError:  # releases that do not say why a request has failed
     RequestError = None
@@ -354,3 +359,10 @@ def make(record: type) -> Callable[..., Any]:
         return record(**values)
 
     return made
+
+
+def encoder_stats(inputs: int, tokens: int) -> Any:
+    """What a step encodes, for the log."""
+    if ScheduledEncoderInputStats is None:
+        return None
+    return ScheduledEncoderInputStats(num_inputs=inputs, output_tokens=tokens)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tessera import _vllm
 from tessera.vllm import _api as api
+from tessera.vllm.encoder import Encoder
 from tessera.vllm.options import Options, OptionsError, has_tenants, needs_lengths
 from tessera.vllm.predictor import Predictor
 from tessera.vllm.support import block_size_of, layout_of, salt_of
@@ -39,6 +40,7 @@ def make_core(
     lookahead: int = 0,
     transfers: bool = False,
     tells: bool = False,
+    encoder: Encoder | None = None,
 ) -> Any:
     """A core with vLLM's limits and the policy's parameters. `words`: what outputs are made of."""
     config = vllm_config.scheduler_config
@@ -66,6 +68,9 @@ def make_core(
             **layout_of(kv_cache_config),
             "transfers": transfers,
             "tells": tells,
+            "encoder_budget": 0 if encoder is None else encoder.budget,
+            "encoder_cache": 0 if encoder is None else encoder.cache,
+            "longest_input": 0 if encoder is None else encoder.longest,
             "adapters": getattr(vllm_config.lora_config, "max_loras", 0),
             # A user that does not know where the chains begin cannot make two prompts collide.
             "secret": int.from_bytes(os.urandom(8), "little"),
@@ -92,8 +97,9 @@ def text_reader(options: Options, vllm_config: Any) -> Callable[[list[int]], str
 class Describer:
     """Says of a request what the core wants to know."""
 
-    def __init__(self, options: Options, vllm_config: Any) -> None:
+    def __init__(self, options: Options, vllm_config: Any, encoder: Encoder | None = None) -> None:
         self.options = options
+        self.encoder = encoder
         self.score = options.scorer()
         model = options.predictor()
         self.predictor = None if model is None else Predictor(model, text_reader(options, vllm_config))
@@ -161,6 +167,7 @@ class Describer:
             # A request that must compute the whole prompt has no use for what is known, and shares nothing.
             "caches": not getattr(request, "skip_reading_prefix_cache", False),
             "salt": salt_of(request),
+            "inputs": [] if self.encoder is None else self.encoder.describe(request),
         }
 
     def _score(self, request: Any) -> float:
@@ -172,6 +179,8 @@ class Describer:
 
     def ended(self, request: Any, is_whole: bool) -> None:
         """A request that was described has ended, by itself or not."""
+        if self.encoder is not None:
+            self.encoder.left(request.request_id)
         if self.predictor is not None:
             self.predictor.ended(request, is_whole)
 

@@ -123,7 +123,9 @@ class Inquiries(api.SchedulerInterface):
         logger.info("tessera: %s is %s from now on", name, value)
 
     def reset_encoder_cache(self) -> None:
-        pass  # there is none
+        if self.encoder is not None:
+            self.core.forget_outputs()
+            self.encoder.forget()
 
     def get_request_counts(self) -> tuple[int, int]:
         return self.core.running(), self.core.waiting() + len(self.without_grammar)

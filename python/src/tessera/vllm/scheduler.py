@@ -16,7 +16,9 @@ from tessera.vllm import _api as api
 from tessera.vllm import control, metrics
 from tessera.vllm._core import Describer, chunk_of, ends_by_repetition, make_core
 from tessera.vllm.drafts import Drafts
+from tessera.vllm.encoder import Encoder
 from tessera.vllm.events import Events
+from tessera.vllm.grammars import Grammars
 from tessera.vllm.inquiries import Requests
 from tessera.vllm.options import Options
 from tessera.vllm.residency import Residency
@@ -29,7 +31,6 @@ _make_output = api.make(api.SchedulerOutput)
 _make_error = api.make(api.EngineCoreOutput)
 _make_cached = api.make(api.CachedRequestData)
 _make_new = api.make(api.NewRequestData)
-_make_grammar = api.make(api.GrammarOutput)
 
 Status = api.RequestStatus
 Pause = api.PauseState
@@ -40,7 +41,7 @@ def options_of(vllm_config: Any) -> Options:
     return Options.of(vllm_config.additional_config)
 
 
-class Scheduler(Drafts):
+class Scheduler(Grammars, Drafts):
     """For vLLM's option ``scheduler_cls``. Options: ``additional_config={"tessera": {"policy": ..., ...}}``.
 
     What it cannot do is done by vLLM's own scheduler: then making one of these makes one of those, with a warning.
@@ -74,7 +75,7 @@ class Scheduler(Drafts):
         structured_output_manager: Any,
         block_size: int,
         hash_block_size: int | None = None,
-        mm_registry: Any = None,
+        mm_registry: Any = api.MULTIMODAL_REGISTRY,
         include_finished_set: bool = False,
         log_stats: bool = False,
     ) -> None:
@@ -91,7 +92,8 @@ class Scheduler(Drafts):
         self.block_size = block_size = block_size_of(kv_cache_config, block_size)
         self.caching = bool(vllm_config.cache_config.enable_prefix_caching)
         self.second_runner = bool(getattr(vllm_config, "use_v2_model_runner", False))
-        self.describer = Describer(options, vllm_config)
+        self.encoder = Encoder.of(vllm_config, mm_registry)  #: of images and the like; None: there is none
+        self.describer = Describer(options, vllm_config, self.encoder)
         self.lookahead = api.most_drafts(vllm_config)  #: most drafts of a request in a step
         self.drafts_of_batch = api.drafts_of_batch(vllm_config)  #: by the requests in a step, or empty: always the most
         #: the runner need not draft in a step where no request can use it: such a runner, and a drafter that takes time
@@ -154,6 +156,7 @@ class Scheduler(Drafts):
             lookahead=self.lookahead,
             transfers=self.transfers is not None,
             tells=tells(vllm_config),
+            encoder=self.encoder,
         )
         #: the same for code elsewhere: it finds true numbers in them
         self.requests = Requests(self.by_id, self.slots, self.core)
@@ -189,7 +192,7 @@ class Scheduler(Drafts):
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
         # A front end that is told of errors has forgotten the input by now, and waits for an answer to the mark.
-        reason = "the end of its input" if is_mark else why_not_request(request, self.has_adapters)
+        reason = "the end of its input" if is_mark else why_not_request(request, self.has_adapters, self.encoder)
         if reason is not None:
             self._refuse(request, reason)
         elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:
@@ -312,6 +315,8 @@ class Scheduler(Drafts):
             num_common_prefix_blocks=self.no_common_blocks,
             new_block_ids_to_zero=self.core.to_zero() or None,
         )
+        if self.encoder is not None:
+            self.encoder.planned(self.core, output, self.log_stats)
         if self.residency is not None:
             self.residency.goes_on(output.scheduled_cached_reqs)
         if self.transfers is not None:
@@ -336,23 +341,6 @@ class Scheduler(Drafts):
     def places_taken(self) -> int:
         """Places in the runner's buffers that a drafter takes of a step, at most."""
         return self.places * min(len(self.slots), self.config.max_num_seqs)
-
-    def _note_structured(self, output: Any) -> list[str]:
-        """The requests with a grammar that the sampler must follow. Also notes whether a token that a grammar has to
-        know is on its way."""
-        ids = self._structured_in(output)
-        output.has_structured_output_requests = bool(ids)
-        if ids and any(not set(ids).isdisjoint(step) for _, step in self.steps):
-            output.pending_structured_output_tokens = True
-        return ids
-
-    def _structured_in(self, output: Any) -> list[str]:
-        """The requests with a grammar that sample in a step."""
-        return [
-            request_id
-            for request_id in output.num_scheduled_tokens
-            if (request := self.structured.get(request_id)) is not None and not request.is_prefill_chunk
-        ]
 
     def _empty_step(self, finished: set[str], preempted: set[str]) -> Any:
         self.core.skip()
@@ -396,7 +384,7 @@ class Scheduler(Drafts):
                 _make_new(
                     req_id=request.request_id,
                     prompt_token_ids=request.prompt_token_ids,
-                    mm_features=[],
+                    mm_features=request.mm_features or [],
                     sampling_params=request.sampling_params,
                     pooling_params=None,
                     block_ids=block_ids,
@@ -406,33 +394,6 @@ class Scheduler(Drafts):
                 )
             )
         return new
-
-    def _take_grammars(self) -> None:
-        """Requests join the queue when their grammar has been compiled."""
-        waiting, self.without_grammar = self.without_grammar, []
-        for request in waiting:
-            grammar = request.structured_output_request.grammar
-            if grammar is None:
-                self.without_grammar.append(request)
-            elif isinstance(grammar, Exception):
-                self._refuse(request, f"its grammar does not compile: {grammar}")
-            else:
-                request.status = Status.WAITING
-                self._submit(request)
-
-    def get_grammar_bitmask(self, scheduler_output: Any) -> Any:
-        if not scheduler_output.has_structured_output_requests:
-            return None
-        ids = self._structured_in(scheduler_output)
-        if not ids:
-            return None
-        drafts = scheduler_output.scheduled_spec_decode_tokens
-        bitmask = self.structured_output_manager.grammar_bitmask(self.by_id, ids, drafts)
-        return _make_grammar(
-            structured_output_request_ids=ids,
-            grammar_bitmask=bitmask,
-            num_acceptable_drafts=[len(api.without_padding(drafts.get(i, []))) for i in ids],
-        )
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         by_client, looked_at, ended, failed = {}, [], [], []

@@ -9,6 +9,7 @@ from typing import Any
 
 from tessera import _vllm
 from tessera.vllm import _api as api
+from tessera.vllm.encoder import Encoder
 
 
 def _has(config: Any, *path: str) -> Any:
@@ -21,6 +22,9 @@ def _has(config: Any, *path: str) -> Any:
 
 def _model(name: str) -> Callable[[Any], Any]:
     return lambda c: _has(c, "model_config", name)
+
+
+_sees = _model("supports_multimodal_inputs")
 
 
 def _parallel(name: str) -> Callable[[Any], bool]:
@@ -127,7 +131,9 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pooling models", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
     ("diffusion models", _model("is_diffusion")),
     ("encoder-decoder models", _model("is_encoder_decoder")),
-    ("inputs that are not text", _model("supports_multimodal_inputs")),
+    ("engines that only encode", lambda c: _has(c, "is_mm_encoder_only")),
+    ("an encoder_cache_manager_cls", lambda c: _has(c, "ec_manager_config", "encoder_cache_manager_cls")),
+    ("inputs that are not text with a KV connector", lambda c: _connector(c) and _sees(c)),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
     ("sampling masks", _model("return_sampling_mask")),
     # vLLM cuts them there all the same; the core does not.
@@ -355,7 +361,7 @@ def salt_of(request: Any) -> int:
     return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=8).digest(), "little") | 1
 
 
-def why_not_request(request: Any, has_adapters: bool = False) -> str | None:
+def why_not_request(request: Any, has_adapters: bool = False, encoder: Encoder | None = None) -> str | None:
     """What a request asks for that is not supported; None: nothing."""
     if getattr(request, "resumable", False):
         return "its input comes piece by piece"
@@ -364,7 +370,10 @@ def why_not_request(request: Any, has_adapters: bool = False) -> str | None:
     if request.prompt_embeds is not None or getattr(request, "prompt_is_token_ids", None) is not None:
         return "its prompt is of embeddings"
     if getattr(request, "has_encoder_inputs", False):
-        return "it has inputs that are not text"
+        if encoder is None:
+            return "it has inputs that are not text"
+        if (longest := max(f.mm_position.get_num_embeds() for f in request.mm_features)) > encoder.cache:
+            return f"an input of {longest} tokens where the encoder's cache has room for {encoder.cache}"
     if request.lora_request is not None:
         if not has_adapters:
             return "it wants an adapter"

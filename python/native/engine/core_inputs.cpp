@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "core.hpp"
+
+#include <tessera/kv/hash_chain.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// @file
+/// What is in a request's prompt: the names of its blocks, and its images.
+
+namespace tessera_python {
+
+/// The latest tokens fill a block, and all that its name in the prefix cache covers is known. A drafter may read the
+/// token behind its own: its KV depends on the first token behind the block, too. A request that goes on with another
+/// token must not find it.
+void core::close_block(request& r) {
+  const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
+  const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
+  const auto begin = static_cast<std::int64_t>(r.hashes.size() * n);
+  const auto end = begin + static_cast<std::int64_t>(n);
+  r.chain = with_inputs(r, ts::kv::hash_block(r.chain, latest.first(n)), begin, end);
+  std::uint64_t name = r.chain;
+  if (hash_lookahead_ != 0) {
+    name = ts::kv::hash_block(name, latest.last(hash_lookahead_));
+    name = with_inputs(r, name, end, end + static_cast<std::int64_t>(hash_lookahead_));
+  }
+  r.hashes.push_back(name);
+  if (settings_.tells) filled_by_.emplace(name, r.slot);
+  r.till_full = static_cast<std::uint32_t>(n);
+}
+
+/// The same tokens stand for different images: a hash of tokens, with the images in them and their places.
+std::uint64_t core::with_inputs(const request& r, std::uint64_t hash, std::int64_t begin, std::int64_t end) {
+  for (const ts::gate::encoder_input& input : r.inputs) {
+    const std::int64_t first = input.first.count();
+    if (first >= end) break;
+    if (first + input.length.count() <= begin) continue;
+    const std::array<std::int32_t, 3> mixed{static_cast<std::int32_t>(input.hash),
+                                            static_cast<std::int32_t>(input.hash >> 32U),
+                                            static_cast<std::int32_t>(first - begin)};
+    hash = ts::kv::hash_block(hash, mixed);
+  }
+  return hash;
+}
+
+nb::tuple core::encodes() {
+  nb::dict by_id;
+  nb::list dropped;
+  encoder_outputs* const outputs = planner_->encoder();
+  if (outputs == nullptr) return nb::make_tuple(by_id, dropped);
+  for (const std::uint64_t hash : outputs->dropped()) dropped.append(hash);
+  for (std::size_t i = 0; outputs->encoded != 0 && i != plan_.size(); ++i) {
+    const request& r = *plan_[i].request;
+    nb::list mine;
+    for (std::size_t k = 0; k != r.inputs.size(); ++k) {
+      if (outputs->encodes(r.inputs[k])) mine.append(k);
+    }
+    if (mine.size() != 0) by_id[nb::handle(r.id)] = mine;
+  }
+  return nb::make_tuple(by_id, dropped);
+}
+
+void core::forget_outputs() {
+  if (encoder_outputs* const outputs = planner_->encoder(); outputs != nullptr) outputs->forget();
+}
+
+}  // namespace tessera_python
