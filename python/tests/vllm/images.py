@@ -191,10 +191,11 @@ class Runner(stub.Runner):
             for feature in self.features[request_id]:
                 first, last = feature.mm_position.offset, feature.mm_position.offset + feature.mm_position.length
                 self.cut += first < end < last
-                assert not self.uncut or not start < first < end < last, "a step ends in an image"
-                # EAGLE's layers and MTP's read the next token. They do without an image that begins there.
-                ahead = self.drafter in ("eagle", "modules") and first < end
-                wanted = [p for p, _ in filled([feature]) if start <= p < end + ahead]
+                # EAGLE's layers and MTP's read the next token. They do without an image that begins there. vLLM's own
+                # scheduler does not: it ends a step a token before that, in the image before.
+                ahead = self.drafter in ("eagle", "modules")
+                assert not self.uncut or not start < first < end < last - ahead, "a step ends in an image"
+                wanted = [p for p, _ in filled([feature]) if start <= p < end + (ahead and first < end)]
                 if wanted:
                     mine = self.outputs.get(feature.identifier)
                     assert mine is not None, f"{request_id} lacks {feature.identifier} at {wanted[0]}"

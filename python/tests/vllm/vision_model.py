@@ -26,7 +26,8 @@ embeddings = (side // patch) ** 2
 special = {
     "llava": {"image_token": "<image>"},
     "llava_next": {"image_token": "<image>"},
-    "gemma3": {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"},
+    "gemma3": {"boi_token": "<start_of_image>", "image_token": "<image_soft_token>", "eoi_token": "<end_of_image>"}
+    | {f"newlines_{n}": "\n" * n for n in range(1, 5)},
 }
 
 #: Where vLLM has their classes.
