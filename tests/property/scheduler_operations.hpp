@@ -185,7 +185,6 @@ class scheduler_operations {
       c.gate.most_skipped = below(6);
       std::get<0>(c.gate.gates).slots = 1 + below(3);
       std::get<0>(c.gate.gates).most_overtaken = c.gate.most_skipped;
-      std::get<2>(c.gate.gates).ahead = tokens{below(3) == 0 ? 1 : 0};
       std::get<2>(c.gate.gates).whole_inputs = below(3) == 0;
       std::get<2>(c.gate.gates).capacity = tokens{8} + upto(8);
       std::get<2>(c.gate.gates).per_step = tokens{1} + upto(8);

@@ -256,10 +256,13 @@ class scheduler_world {
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }
-    if (step_.prefill_budget == tokens{}) return n;
+    if (step_.prefill_budget == tokens{} && !screens<Gate>) return n;
     for (const text_request* r : scheduler_.residents()) {  // prompts that go on in a later step
       const auto& s = r->state();
-      if (scheduler_.why(*r) != wait_reason::budget_spent || s.reach() - s.computed == tokens{1}) continue;
+      const wait_reason why = scheduler_.why(*r);
+      const bool is_passed =
+          why == wait_reason::gated || (why == wait_reason::budget_spent && step_.prefill_budget > tokens{});
+      if (!is_passed || s.reach() - s.computed == tokens{1}) continue;
       n += std::max<std::int64_t>(
           blocks_for_length(s.reach()).count() - static_cast<std::int64_t>(scheduler_.tables().row(s.row).size()), 0);
     }

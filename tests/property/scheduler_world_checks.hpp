@@ -177,13 +177,12 @@ void scheduler_world<Order, BlockStore, Gate>::check_encoder() {
     }
     must(n < 2 || work <= cache.per_step, "a step encodes as much as it may");
     for (const auto& [hash, size] : encoder_) all += size;
-    // A drafter that reads ahead needs two at once: one request may exceed the room.
-    must(cache.ahead != tokens{} || all <= cache.capacity, "there is room for all outputs");
+    must(all <= cache.capacity, "there is room for all outputs");
     for (std::size_t i = 0; i != plan_.size(); ++i) {
       const scheduled<text_request>& e = plan_[i];
       const tokens end = e.first + e.count;
       for (const gate::encoder_input& image : e.request->images) {
-        if (e.first >= e.request->prompt || image.first >= end + cache.ahead) continue;
+        if (e.first >= e.request->prompt || image.first >= end) continue;
         if (image.first + image.length <= e.first) continue;
         must(encoder_.count(image.hash) == 1, "what a step reads is there");
         const bool begins = cache.whole_inputs && e.first < image.first && image.first < end;
@@ -373,6 +372,10 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
       if (is_held(r)) hold(*r);
     }
   }
+  // Others may use what there is room for in the encoder's cache.
+  const auto may_need_encoder = [](const text_request& r) {
+    return screens<Gate> && !r.images.empty() && r.state().computed < r.prompt;
+  };
   for (text_request* r : turn) {
     const bool runs = entry.count(r) == 1 || loads.count(r) == 1;
     const wait_reason why = scheduler_.why(*r);
@@ -451,11 +454,19 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
         check_refusal(*r, victims.size(), started, kept_for_held);
       nobody_starts = true;
     } else if (why == wait_reason::stalled) {
-      must(scheduler_.store().free() == 0, "a stalled request lacks a block");
+      // One that must compute an image at once may lack several.
+      must(scheduler_.store().free() == 0 || may_need_encoder(*r), "a stalled request lacks a block");
       nobody_starts = true;
+    } else if (why == wait_reason::gated) {
+      must(screens<Gate> && r->state().computed < r->prompt, "only a step of a prompt waits for the encoder");
+      // The step may be too short for an image that must be computed at once.
+      if constexpr (screens<Gate>) gated = gated || std::get<2>(config_.gate.gates).whole_inputs;
+      continue;
     } else if (prefill_spent && r->state().reach() - r->state().computed > tokens{1} &&
                why == wait_reason::budget_spent) {
       continue;  // and decoding requests go on
+    } else if (may_need_encoder(*r) && why == wait_reason::budget_spent) {
+      continue;  // it may have waited for the encoder, and others have spent the budget
     } else {
       must((full || !config_.chunked_prefill) && (why == wait_reason::batch_full || why == wait_reason::budget_spent),
            "a resident waits for its turn");
@@ -468,9 +479,9 @@ void scheduler_world<Order, BlockStore, Gate>::check_plan() {
   // Some request always gets on. A request that has outgrown the limits may be in the way: that is for the engine to
   // end. A request that the gate has deferred may find no room after those that had their turn.
   const bool may_be_deferred = screens<Gate> && !turn.empty() && waits(*turn.front()) && (started != 0 || list_is_full);
-  if (flights_.size() == 1 && !may_be_deferred && !turn.empty() && turn.front()->state().length <= limits_.longest() &&
-      suspended == 0 && (!waits(*turn.front()) || step_.max_starts != 0) &&
-      scheduler_.why(*turn.front()) != wait_reason::gated) {
+  if (flights_.size() == 1 && !may_be_deferred && !turn.empty() && !may_need_encoder(*turn.front()) &&
+      turn.front()->state().length <= limits_.longest() && suspended == 0 &&
+      (!waits(*turn.front()) || step_.max_starts != 0) && scheduler_.why(*turn.front()) != wait_reason::gated) {
     must(entry.count(turn.front()) + loads.count(turn.front()) == 1, "the first in turn runs");
   }
 }

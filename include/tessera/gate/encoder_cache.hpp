@@ -43,15 +43,13 @@ struct encoder_input {
 /// exceeds the cache. If such a request comes by `adopt`, it goes on when no other output is in use.
 ///
 /// Starvation: while an input lacks room, no request with a later turn takes any. What is in use is given back when
-/// the prompts that use it have passed it, and each of these can go on. With `ahead`, a prompt may need an output
-/// before it has passed the one before. If that lacks room, the first request in
-/// order that uses outputs exceeds the cache.
+/// the prompts that use it have passed it, and each of these can go on.
 ///
 /// When to use: multimodal models.
 /// @tparam MostOutputs capacity in outputs, whatever their sizes.
 template <std::size_t MostOutputs = 128>
 struct basic_encoder_cache {
-  static_assert(MostOutputs > 1, "tessera: an encoder cache has places for two outputs at least");
+  static_assert(MostOutputs > 0, "tessera: an encoder cache has a place for an output");
   static constexpr bool backfills = false;    ///< No request passes one that lacks blocks.
   static constexpr bool screens = true;       ///< The first request of each class is asked for.
   static constexpr bool counts = true;        ///< It is told which requests start and stop.
@@ -60,7 +58,6 @@ struct basic_encoder_cache {
 
   tokens per_step{2048};      ///< Tokens encoded in a step, at most.
   tokens capacity{8192};      ///< Tokens that the cache holds.
-  tokens ahead{};             ///< A step needs the outputs of as many tokens behind its end: a drafter reads them.
   bool whole_inputs = false;  ///< True: all tokens of an input are computed in one step, which must have room for them.
 
   /// An output.
@@ -84,14 +81,13 @@ struct basic_encoder_cache {
     tokens size{};          ///< What they take.
     std::size_t count = 0;  ///< How many they are.
   };
-  amount used{};              ///< Those with users.
-  amount wanted{};            ///< Those that get some by the latest plan.
-  tokens encoding{};          ///< What the latest plan encodes.
-  bool lacks = false;         ///< In the latest plan, an input lacks room,
-  bool follows_user = false;  ///< and a request that uses some has had its turn.
-  std::uint64_t plan = 0;     ///< The number of plans,
-  std::uint64_t epoch = 1;    ///< and of times that all outputs were dropped, and 1.
-  std::uint64_t calls = 0;    ///< A clock, in calls.
+  amount used{};            ///< Those with users.
+  amount wanted{};          ///< Those that get some by the latest plan.
+  tokens encoding{};        ///< What the latest plan encodes.
+  bool lacks = false;       ///< In the latest plan, an input lacks room.
+  std::uint64_t plan = 0;   ///< The number of plans,
+  std::uint64_t epoch = 1;  ///< and of times that all outputs were dropped, and 1.
+  std::uint64_t calls = 0;  ///< A clock, in calls.
 
   /// Whether the cache has the output of the input with this hash. O(outputs).
   [[nodiscard]] constexpr bool holds(std::uint64_t hash) const noexcept { return find(hash) != held; }
@@ -117,10 +113,8 @@ struct basic_encoder_cache {
   /// Checks the parameters (asserted; else the nearest valid value is taken).
   constexpr void set_up(tokens /*block_size*/) noexcept {
     TESSERA_ASSERT(per_step > tokens{} && capacity > tokens{}, "an encoder cache has room, and a budget");
-    TESSERA_ASSERT(ahead >= tokens{}, "a drafter reads no negative number of tokens ahead");
     per_step = max(per_step, tokens{1});
     capacity = max(capacity, tokens{1});
-    ahead = max(ahead, tokens{});
   }
 
   /// Whether its turn comes at all: not if others with inputs wait for room.
@@ -146,7 +140,7 @@ struct basic_encoder_cache {
     encoded = dropping = 0;
     wanted = {};
     encoding = tokens{};
-    lacks = follows_user = false;
+    lacks = false;
   }
   /// How many of the `count` tokens from `first` on can be computed in this plan. O(inputs * (inputs + outputs)).
   template <schedulable R>
@@ -155,21 +149,18 @@ struct basic_encoder_cache {
     tokens work = encoding;
     const std::span<const encoder_input> inputs = r.encoder_inputs();
     std::size_t passed = 0;
-    bool uses_one = false;
     for (std::size_t i = 0; i != inputs.size(); ++i) {
       const encoder_input& input = inputs[i];
       const tokens end = input.first + input.length;
-      const tokens before = max(input.first - ahead - first, tokens{});
+      if (input.first >= first + count) break;
       passed += end <= first ? 1 : 0;
-      if (end <= first) continue;
-      if (is_used(input)) uses_one = true;
-      if (is_used(input)) continue;
-      if (before >= count) break;
-      if (whole_inputs && first < input.first + tokens{1} && first + count < end) return before;
+      if (end <= first || is_used(input)) continue;
+      const tokens before = max(input.first - first, tokens{});
+      if (whole_inputs && first + count < end && first <= input.first) return before;
       const bool comes_again = std::any_of(&inputs[passed], &input, [&input](const encoder_input& earlier) noexcept {
         return earlier.hash == input.hash;
       });
-      if (!comes_again && !fits(input, more, work, uses_one && before == tokens{})) return before;
+      if (!comes_again && !fits(input, more, work)) return before;
     }
     return count;
   }
@@ -188,8 +179,7 @@ struct basic_encoder_cache {
     for (const encoder_input& input : r.encoder_inputs()) {
       amount more = wanted;
       const bool is_next = !is_read(input) && is_needed(input, first, count + tokens{1});
-      lacks = lacks || (is_next && !has_room(input, more, false));
-      follows_user = follows_user || is_used(input) || is_read(input);
+      lacks = lacks || (is_next && !has_room(input, more));
     }
   }
   /// The plan is run: it cannot be abandoned any more.
@@ -225,10 +215,14 @@ struct basic_encoder_cache {
   constexpr void starts(const R& /*r*/) noexcept {}
   /// The request has come, and waits.
   template <schedulable R>
-  constexpr void joins(const R& /*r*/) noexcept {}
-  /// The request holds blocks from now on.
+  constexpr void joins(const R& r) noexcept {
+    for (encoder_input& input : r.encoder_inputs()) input.used_since = input.encoded_in = 0;
+  }
+  /// The request holds blocks from now on. A fork has the inputs of its parent, and uses none.
   template <schedulable R>
-  constexpr void started(const R& /*r*/) noexcept {}
+  constexpr void started(const R& r) noexcept {
+    for (encoder_input& input : r.encoder_inputs()) input.used_since = 0;
+  }
   /// `n` tokens were generated for it.
   template <schedulable R>
   constexpr void charge(const R& /*r*/, tokens /*n*/) noexcept {}
@@ -245,7 +239,7 @@ struct basic_encoder_cache {
   [[nodiscard]] constexpr bool is_used(const encoder_input& input) const noexcept { return input.used_since == epoch; }
   /// Whether a step of these tokens needs it, and its request does not use it yet.
   [[nodiscard]] constexpr bool is_needed(const encoder_input& input, tokens first, tokens count) const noexcept {
-    return !is_used(input) && input.first < first + count + ahead && input.first + input.length > first;
+    return !is_used(input) && input.first < first + count && input.first + input.length > first;
   }
   /// The place of the output, as the latest plan leaves it; `held`: there is none.
   [[nodiscard]] constexpr std::size_t find(std::uint64_t hash) const noexcept {
@@ -265,26 +259,19 @@ struct basic_encoder_cache {
     const std::size_t at = find(input.hash);
     return at != held && (outputs[at].users != 0 || outputs[at].wanted_in == plan);
   }
-  /// Whether there is room for the output beside `more`, to which it is added. `is_stuck`: its request uses another
-  /// output, which it cannot pass without this one. Two such requests would wait for each other for ever. So the first
-  /// request that uses any may exceed the cache, and there is a place in the arrays for it.
-  [[nodiscard]] constexpr bool has_room(const encoder_input& input, amount& more, bool is_stuck) const noexcept {
+  /// Whether there is room for the output beside `more`, to which it is added.
+  [[nodiscard]] constexpr bool has_room(const encoder_input& input, amount& more) const noexcept {
     if (is_shared(input)) return true;
-    const tokens before = used.size + more.size;
     const std::size_t count = used.count + more.count;
-    const bool fits_in = before + input.size <= capacity && count + 1 < MostOutputs;
-    const bool may_exceed = count == 0 || (is_stuck && !follows_user && count < MostOutputs);
-    if (!fits_in && !may_exceed) return false;
+    if (count != 0 && (used.size + more.size + input.size > capacity || count == MostOutputs)) return false;
     more = {more.size + input.size, more.count + 1};
     return true;
   }
   /// Whether it can be encoded beside `work` as well, to which it is added.
-  [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work,
-                                    bool is_stuck) const noexcept {
+  [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work) const noexcept {
     if (is_shared(input)) return true;
     const bool is_new = find(input.hash) == held;
-    if (is_new && work != tokens{} && work + input.size > per_step) return false;
-    if ((lacks && !is_stuck) || !has_room(input, more, is_stuck)) return false;
+    if (lacks || (is_new && work != tokens{} && work + input.size > per_step) || !has_room(input, more)) return false;
     if (is_new) work += input.size;
     return true;
   }

@@ -458,8 +458,9 @@ class iteration_scheduler {
   /// Why a live request is not in the latest plan. `none` if it is, or has ended; `not_planned` after an `abandon`.
   /// O(1), or O(log residents) for a resident while a plan is open. Requires: if it lives, it is here.
   [[nodiscard]] wait_reason why(const Request& r) const noexcept {
-    return is_live(r.state().life) ? detail::why_not_in(plans_.latest(), roster_.residents, longest_, r)
-                                   : wait_reason::none;
+    if (!is_live(r.state().life)) return wait_reason::none;
+    const bool is_bounded = detail::is_bounded<Gate>(r, r.state().computed);
+    return detail::why_not_in(plans_.latest(), roster_.residents, longest_, r, is_bounded);
   }
 
   /// Whether a plan waits for `commit` or `abandon`. O(1).

@@ -7,19 +7,21 @@ TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
 template <class Request>
-[[nodiscard]] bool has_prefill(const step<Request>& step, const Request& r) noexcept {
-  for (const scheduled<Request>& e : step.prefill) {
-    if (e.request == &r) return true;
+[[nodiscard]] bool is_in(const step<Request>& step, const Request& r) noexcept {
+  for (const auto* entries : {&step.prefill, &step.decode}) {
+    for (const scheduled<Request>& e : *entries) {
+      if (e.request == &r) return true;
+    }
   }
   return false;
 }
 
 /// Why a live request is not in the latest plan; `none` if it is. For a resident: O(log residents) while the plan is
-/// pending. Otherwise O(1 + skipped by the gate + held for a prefix). If a prefill budget is spent, O(prefill entries)
-/// for a resident.
+/// pending. Otherwise O(1 + skipped by the gate + held for a prefix). For a resident with a part of its prompt to
+/// compute, O(entries). `is_bounded`: the gate bounds its step.
 template <class Request, class Residents>
 [[nodiscard]] wait_reason why_not_in(const step<Request>& step, const Residents& residents, tokens longest,
-                                     const Request& r) noexcept {
+                                     const Request& r, bool is_bounded) noexcept {
   const auto& s = r.state();
   if (s.parked) return wait_reason::parked;
   if (s.life == lifecycle::suspended) return s.loads ? wait_reason::loading : wait_reason::suspended;
@@ -36,12 +38,16 @@ template <class Request, class Residents>
   }
   if (s.life == lifecycle::resident && may_end_in_flight(r, longest)) return wait_reason::in_flight;
   if (s.life != lifecycle::resident) return wait_reason::behind_others;
-  if (step.prefill_left <= tokens{} && s.reach() - s.computed > tokens{1} && !(step.open && has_prefill(step, r))) {
+  const bool computes_prompt = s.reach() - s.computed > tokens{1} || s.computed < r.prompt;
+  if (step.prefill_left <= tokens{} && s.reach() - s.computed > tokens{1} && !(step.open && is_in(step, r))) {
     return wait_reason::budget_spent;
   }
   // A request that was resident before the plan is marked when the plan has run. Until then, or until it counts as run,
   // a resident that has had its turn runs.
-  if (step.open && residents.place_of(r) < step.next) return wait_reason::none;
+  if (step.open && residents.place_of(r) < step.next) {
+    if (!computes_prompt || is_in(step, r)) return wait_reason::none;
+    return is_bounded ? wait_reason::gated : wait_reason::budget_spent;
+  }
   return step.stopped != wait_reason::none ? step.stopped : wait_reason::not_planned;  // suspended at the time
 }
 

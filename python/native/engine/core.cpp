@@ -127,7 +127,6 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   settings_.encoder_budget = ts::tokens{whole("encoder_budget")};
   settings_.encoder_cache = ts::tokens{whole("encoder_cache")};
   settings_.longest_input = ts::tokens{whole("longest_input")};
-  settings_.encoder_ahead = settings_.least_left;
   settings_.adapters = static_cast<std::size_t>(whole("adapters"));
   if (lookahead_ < 0 || settings_.adapters > most_adapters) throw nb::value_error("lookahead or adapters out of range");
   nb::list places;

@@ -85,7 +85,6 @@ struct settings {
   std::size_t adapters = 0;         ///< Most adapters of the requests that hold blocks; 0: none wants one.
   ts::tokens encoder_budget{};      ///< Most tokens that the encoder computes in a step,
   ts::tokens encoder_cache{};       ///< and most that it keeps; 0: there is none.
-  ts::tokens encoder_ahead{};       ///< Tokens behind a step that a drafter reads.
   ts::tokens longest_input{};       ///< Tokens of an image that must be computed in one step; 0: no image must.
   std::size_t batch = 0;            ///< Most requests in a step.
   bool tells = false;               ///< It tells what its prefix cache learns and forgets.

@@ -264,7 +264,6 @@ template <class... More>
 [[nodiscard]] gates_of<More...> make_gates(const settings& s, const More&... more) {
   const encoder_outputs outputs{.per_step = max(s.encoder_budget, ts::tokens{1}),
                                 .capacity = max(s.encoder_cache, ts::tokens{1}),
-                                .ahead = s.encoder_ahead,
                                 .whole_inputs = s.longest_input > ts::tokens{}};
   return {.gates = {{.slots = s.adapters == 0 ? 1 : s.adapters}, outputs, more...}};
 }

@@ -138,45 +138,28 @@ def memory_of(m: Model, caching: bool, hybrid: bool = True) -> Any:
     return made, kv_cache_utils.generate_scheduler_kv_cache_config([worker])
 
 
-def why_not(m: Model, text_only: bool = False, caching: bool = True, hybrid: bool = True) -> list[str]:
+def why_not(m: Model, caching: bool = True, hybrid: bool = True) -> list[str]:
     """Why vLLM's own scheduler would serve it."""
     made, memory = memory_of(m, caching, hybrid)
-    reasons = ["inputs that are not text"] if m.images and not text_only else []
     sizes = {group.kv_cache_spec.block_size for group in memory.kv_cache_groups}
-    return [*reasons, *support.why_not_memory(memory, max(sizes), made)]
+    return list(support.why_not_memory(memory, max(sizes), made))
 
 
-def how(m: Model) -> str:
-    """The options with which ours serves it; "": it needs none. Why not, where none helps."""
-    if not why_not(m):
-        return ""
-    text = "`--language-model-only`" if m.images else ""
-    if not why_not(m, text_only=True):
-        return text
-    return "no: " + why_not(m, text_only=True)[0]
-
-
-def counts() -> dict[str, int]:
-    said = [how(m) for m in models]
-    return {
-        "as they come": said.count(""),
-        "text only": sum(s in ("", "`--language-model-only`") for s in said),
-    }
+def is_scheduled(m: Model) -> bool:
+    return not why_not(m)
 
 
 def table() -> str:
-    lines = ["| model | groups of KV blocks | drafts by its recipe | schedules here |", "|---|---|---|---|"]
+    lines = [
+        "| model | images | groups of KV blocks | drafts by its recipe | schedules here |",
+        "|---|---|---|---|---|",
+    ]
     for m in models:
         groups = len(memory_of(m, caching=False)[1].kv_cache_groups)
-        said = how(m)
-        answer = "yes" if not said else said if said.startswith("no:") else f"with {said}"
-        lines.append(f"| {m.name} | {groups} | {m.drafts} | {answer} |")
-    n = counts()
+        answer = "yes" if is_scheduled(m) else "no: " + why_not(m)[0]
+        lines.append(f"| {m.name} | {'yes' if m.images else ''} | {groups} | {m.drafts} | {answer} |")
     lines.append("")
-    lines.append(
-        f"{n['as they come']} of the {len(models)} are scheduled as they come, and {n['text only']} if those that see "
-        "are used for text alone."
-    )
+    lines.append(f"{sum(map(is_scheduled, models))} of the {len(models)} are scheduled.")
     return "\n".join(lines) + "\n"
 
 

@@ -85,7 +85,8 @@ configurations = {
     "pooling models": ("model_config", {"runner_type": "pooling"}),
     "diffusion models": ("model_config", {"is_diffusion": True}),
     "encoder-decoder models": ("model_config", {"is_encoder_decoder": True}),
-    "inputs that are not text": ("model_config", {"supports_multimodal_inputs": True}),
+    "engines that only encode": ("model_config", {"multimodal_config": own(mm_encoder_only=True)}),
+    "an encoder_cache_manager_cls": (None, {"ec_manager_config": own(encoder_cache_manager_cls="mine.Manager")}),
     "auxiliary outputs": (None, {"aux_output_config": own(enabled=True)}),
     "sampling masks": ("model_config", {"return_sampling_mask": True}),
     "prompts in one piece with long_prefill_token_threshold": (

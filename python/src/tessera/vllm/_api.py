@@ -23,6 +23,8 @@ from vllm.distributed.kv_events import (
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorRole, supports_hma
 from vllm.logger import init_logger
+from vllm.multimodal import MULTIMODAL_REGISTRY
+from vllm.multimodal.encoder_budget import MultiModalBudget
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -366,3 +368,8 @@ def encoder_stats(inputs: int, tokens: int) -> Any:
     if ScheduledEncoderInputStats is None:
         return None
     return ScheduledEncoderInputStats(num_inputs=inputs, output_tokens=tokens)
+
+
+def encoder_budget(vllm_config: Any, registry: Any) -> Any:
+    """How much a step encodes and a cache keeps. `registry`: of models with such inputs; None: vLLM's own."""
+    return MultiModalBudget(vllm_config, MULTIMODAL_REGISTRY if registry is None else registry)

@@ -41,7 +41,7 @@ class Encoder:
         if not vllm_config.model_config.supports_multimodal_inputs:
             return None
         is_whole = bool(vllm_config.scheduler_config.disable_chunked_mm_input)
-        made = cls(api.MultiModalBudget(vllm_config, mm_registry), is_whole)
+        made = cls(api.encoder_budget(vllm_config, mm_registry), is_whole)
         return made if made.cache > 0 else None
 
     def describe(self, request: Any) -> list[tuple[int, int, int, int]]:

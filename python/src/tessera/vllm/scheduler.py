@@ -75,7 +75,7 @@ class Scheduler(Grammars, Drafts):
         structured_output_manager: Any,
         block_size: int,
         hash_block_size: int | None = None,
-        mm_registry: Any = api.MULTIMODAL_REGISTRY,
+        mm_registry: Any = None,
         include_finished_set: bool = False,
         log_stats: bool = False,
     ) -> None:

@@ -131,7 +131,7 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("pooling models", lambda c: _has(c, "model_config", "runner_type") == "pooling"),
     ("diffusion models", _model("is_diffusion")),
     ("encoder-decoder models", _model("is_encoder_decoder")),
-    ("engines that only encode", lambda c: _has(c, "is_mm_encoder_only")),
+    ("engines that only encode", lambda c: _has(c, "model_config", "multimodal_config", "mm_encoder_only")),
     ("an encoder_cache_manager_cls", lambda c: _has(c, "ec_manager_config", "encoder_cache_manager_cls")),
     ("inputs that are not text with a KV connector", lambda c: _connector(c) and _sees(c)),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
