@@ -130,7 +130,7 @@ class Runner(stub.Runner):
     budget: int = 64
     cache_size: int = 128
     uncut: bool = False  #: no step ends in an image that begins in it
-    lenient: bool = False  #: an output that is there may be encoded again
+    lenient: bool = False  #: what vLLM's own scheduler does may be done, see below
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,6 +139,7 @@ class Runner(stub.Runner):
         self.encoded = 0  #: so many images
         self.again = 0  #: of them, those that the cache had had
         self.needless = 0  #: of them, those that the cache had
+        self.unsent = 0
         self.dropped = 0
         self.cut = 0  #: so many steps have ended in an image
         self.largest = 0  #: the most that a step has encoded
@@ -168,8 +169,13 @@ class Runner(stub.Runner):
             assert inputs and len(set(inputs)) == len(inputs)
             for i in inputs:
                 feature = self.features[request_id][i]
+                # vLLM's own lets go of an output in a step, and wants it again later in that step.
                 self.needless += feature.identifier in self.outputs
                 assert self.lenient or not self.needless, "an output is there already"
+                # Nor does it send an image that the prefix cache covers. Once that prefix is evicted, and the request
+                # preempted, vLLM's runner stops the engine: "Encoder cache miss".
+                self.unsent += feature.data is None
+                assert self.lenient or not self.unsent, "an image that the runner was not sent"
                 n = feature.mm_position.get_num_embeds()
                 self.outputs[feature.identifier] = content(feature.identifier, n)
                 size += n
