@@ -24,11 +24,14 @@ class _Input:
 class Encoder:
     """What the core is told of a request's inputs, and a step of what is encoded and dropped."""
 
-    def __init__(self, budget: Any, is_whole: bool) -> None:
+    def __init__(self, budget: Any, is_whole: bool, is_read_ahead: bool) -> None:
         self.budget: int = budget.encoder_compute_budget  #: most tokens that are encoded in a step
         self.cache: int = budget.encoder_cache_size  #: most that are kept
         #: tokens of the longest input, where each is computed in one step; 0: it can be split
         self.longest: int = max(budget.mm_max_toks_per_item.values(), default=0) if is_whole else 0
+        #: In steps a part of an input may come without what the encoder makes of it, as a mark before it. A drafter that
+        #: reads ahead of it would miss that.
+        self.is_split = not is_whole and not is_read_ahead
         # Without it a user cannot make two inputs with one hash.
         self.key = os.urandom(16)
         self.known: dict[int, _Input] = {}  #: by the hashes of identifiers
@@ -41,7 +44,7 @@ class Encoder:
         if not vllm_config.model_config.supports_multimodal_inputs:
             return None
         is_whole = bool(vllm_config.scheduler_config.disable_chunked_mm_input)
-        made = cls(api.encoder_budget(vllm_config, mm_registry), is_whole)
+        made = cls(api.encoder_budget(vllm_config, mm_registry), is_whole, api.prompt_ahead(vllm_config) > 0)
         return made if made.cache > 0 else None
 
     def describe(self, request: Any) -> list[tuple[int, int, int, int]]:
@@ -69,7 +72,7 @@ class Encoder:
     def _place(self, position: Any) -> tuple[int, int]:
         """The first token of an input, and how many there are. If it can be split, those around what the encoder makes
         do not count."""
-        if self.longest or position.is_embed is None:
+        if not self.is_split or position.is_embed is None:
             return position.offset, position.length
         places = position.is_embed.nonzero()
         first, last = int(places[0]), int(places[-1])
