@@ -24,7 +24,7 @@ from check_words import comment_errors  # noqa: E402
 
 WORDS = 2500
 CELL = 160
-TABLES = ("docs/index.md", "docs/terms.md", "docs/vllm_models.md")
+TABLES = ("docs/index.md", "docs/terms.md", "docs/vllm_models.md", "docs/vllm_tests.md")
 FOLDERS = ("docs/design", "examples")
 OTHERS = ("README.md", "CHANGELOG.md", "python/README.md")
 PEOPLE = "who whom whose whoever whomever nobody anybody everybody somebody he him his".split()

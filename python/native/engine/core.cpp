@@ -13,7 +13,6 @@
 #include <numeric>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 
 namespace tessera_python {
 namespace {
@@ -310,12 +309,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.asked_in = r.spoilt_until = 0;
   r.hashes_tokens = settings_.caching && get<bool>(description, "caches");
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
-  r.inputs.clear();
-  using input = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;
-  for (const auto& [hash, size, first, length] : get<std::vector<input>>(description, "inputs")) {
-    r.inputs.push_back({hash, ts::tokens{size}, ts::tokens{first}, ts::tokens{length}});
-    if (size < 0 || first < 0 || length < 0 || first > prompt - length) throw nb::value_error("an input in no prompt");
-  }
+  take_inputs(r, get<std::vector<input>>(description, "inputs"));
   r.recent.clear();
   if (r.hashes_tokens) {
     const auto salt = get<std::uint64_t>(description, "salt");

@@ -17,6 +17,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -166,6 +167,8 @@ class core {
   void admit(const arrival& a);
   [[nodiscard]] std::size_t placed() const;
   void preempt(request& r);
+  using input = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< Hash, size, place, length.
+  static void take_inputs(request& r, const std::vector<input>& inputs);
   void close_block(request& r);
   [[nodiscard]] static std::uint64_t with_inputs(const request& r, std::uint64_t hash, std::int64_t begin,
                                                  std::int64_t end);

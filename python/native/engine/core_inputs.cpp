@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 /// @file
 /// What is in a request's prompt: the names of its blocks, and its images.
@@ -45,6 +46,17 @@ std::uint64_t core::with_inputs(const request& r, std::uint64_t hash, std::int64
     hash = ts::kv::hash_block(hash, mixed);
   }
   return hash;
+}
+
+/// The images of its prompt. Throws if one is not in it.
+void core::take_inputs(request& r, const std::vector<input>& inputs) {
+  r.inputs.clear();
+  for (const auto& [hash, size, first, length] : inputs) {
+    r.inputs.push_back({hash, ts::tokens{size}, ts::tokens{first}, ts::tokens{length}});
+    if (size < 0 || first < 0 || length < 0 || first > r.prompt.count() - length) {
+      throw nb::value_error("an input in no prompt");
+    }
+  }
 }
 
 nb::tuple core::encodes() {

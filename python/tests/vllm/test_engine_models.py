@@ -83,8 +83,8 @@ rounded = Family(
     replace(shared, model="qwen3_next", blocks=80, margins=True, own={"dtype": "bfloat16"}), {"MambaSpec": 3, whole: 1}
 )
 
-#: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here: two logits, each rounded
-#: the other way. A tenth of all places have such a margin.
+#: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here. Two logits may be rounded
+#: in opposite ways. A tenth of all places have such a margin.
 rounding = 0.125
 
 

@@ -32,8 +32,8 @@ def same(a: Result, b: Result) -> int:
 
 
 def theirs(setting: Setting) -> Result:
-    """vLLM's own run. With prefix caching it has all memory that it wants: its runner lacks images of requests that are
-    preempted once the prefix is evicted that they started from."""
+    """vLLM's own run. With prefix caching it has all memory that it wants. Its runner lacks images of preempted requests
+    if the prefix that they started from has been evicted."""
     return run_apart(replace(setting, blocks=2048) if setting.caching else setting, ours=False)
 
 
