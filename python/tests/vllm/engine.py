@@ -134,8 +134,8 @@ def load(setting: Setting) -> list[tuple[str, dict[str, Any], SamplingParams, in
 def run(setting: Setting, ours: bool, **more: Any) -> Result:
     e = engine(setting, ours, **more)
     if setting.own.get("pipeline_parallel_size", 1) > 1:
-        # A later stage has its buffers from its first step without requests. On a CPU without a compiled model vLLM runs
-        # none at start.
+        # A later stage makes its buffers in its first step without requests. On a CPU, if the model is not compiled,
+        # vLLM runs no such step at start.
         e.collective_rpc("execute_dummy_batch")
     try:
         return _drive(e, setting)

@@ -66,7 +66,6 @@ def test_same_tokens_without_cache(name: str) -> None:
 
 ngrams = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 3}}
 adapters = {"enable_lora": True, "max_loras": 2, "max_cpu_loras": 5, "max_lora_rank": 8}
-stages = {"pipeline_parallel_size": 2, "distributed_executor_backend": "mp"}
 long = Setting(blocks=60, seqs=32, max_output=120, max_prompt=60, model="terse", own=ngrams)
 engines = {
     "drafts": long,
@@ -85,9 +84,17 @@ engines = {
         shared, model="window and all", prompts=420, aborts=True, blocks=120, policy={"policy": "due_first"}
     ),
     "five windows and all": replace(long, prompts=100, model="five windows and all", blocks=160, own={}),
-    "pipeline": replace(tight, prompts=200, own=stages),
-    "pipeline, cache, aborts, chunks": replace(
-        shared, prompts=280, aborts=True, chunk=40, budget=160, own=stages, policy={"policy": "pascal", "quantum": 20}
+    "pipeline": replace(
+        shared,
+        prompts=200,
+        blocks=72,
+        seqs=32,
+        aborts=True,
+        chunk=40,
+        budget=160,
+        logprobs=True,
+        own={"pipeline_parallel_size": 2, "distributed_executor_backend": "mp"},
+        policy={"policy": "pascal", "quantum": 20},
     ),
     "adapters": replace(tight, adapters=5, own=adapters),
     "adapters, cache, pars": replace(
