@@ -54,7 +54,6 @@ longest = 2048
 
 def make(path: Path, kind: str = "llama") -> None:
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import (
         Gemma3ForCausalLM,
         Gemma3TextConfig,
@@ -62,7 +61,6 @@ def make(path: Path, kind: str = "llama") -> None:
         LlamaForCausalLM,
         MistralConfig,
         MistralForCausalLM,
-        PreTrainedTokenizerFast,
     )
 
     torch.manual_seed(20)
@@ -96,16 +94,27 @@ def make(path: Path, kind: str = "llama") -> None:
         weights[[30, 100, 101, 102, 103]] = kept
     made.save_pretrained(path)
 
+    write_tokenizer(path)
+
+
+def write_tokenizer(path: Path, **special: str) -> None:
+    """A tokenizer of bytes. `special`: the last tokens, by what a processor of images calls them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     tokens = {"<unk>": 0, "<s>": 1, "</s>": 2}
     for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
         tokens[letter] = len(tokens)
-    while len(tokens) < vocabulary:
+    while len(tokens) < vocabulary - len(special):
         tokens[f"<{len(tokens)}>"] = len(tokens)
+    for token in special.values():
+        tokens[token] = len(tokens)
     tokenizer = Tokenizer(models.BPE(vocab=tokens, merges=[], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    more = {"extra_special_tokens": special} if special else {}
     PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+        tokenizer_object=tokenizer, unk_token="<unk>", bos_token="<s>", eos_token="</s>", **more
     ).save_pretrained(path)
 
 

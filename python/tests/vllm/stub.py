@@ -497,6 +497,15 @@ class Load:
     def adapter_of(self, request_id: str) -> int:
         return int(request_id) * 7 % (self.adapters + 1)
 
+    def request(self, arrival: Any) -> Any:
+        """One of `requests`, for a scheduler."""
+        return request(*arrival, adapter=self.adapter_of(arrival[0]))
+
+    def answer(self, arrival: Any) -> list[int]:
+        """What it must give."""
+        request_id, prompt, params, *_ = arrival
+        return answer(prompt, params, adapter=self.adapter_of(request_id))
+
     def requests(self) -> list[tuple[str, list[int], SamplingParams, int, str | None]]:
         rng = random.Random(self.seed)
         beginnings = [[rng.randrange(3, 64) for _ in range(self.beginning)] for _ in range(3)]

@@ -66,8 +66,7 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
         if left or s.has_requests():
             for _ in range(2):
                 if left:
-                    arrival = next(coming)
-                    s.add_request(stub.request(*arrival, adapter=load.adapter_of(arrival[0])))
+                    s.add_request(load.request(next(coming)))
                     left -= 1
             if troubled and run.steps % 17 == 16:
                 s.set_pause_state(rng.choice([PauseState.PAUSED_NEW, PauseState.PAUSED_ALL]))
@@ -115,8 +114,8 @@ def drive(s: Any, runner: stub.Runner, load: stub.Load, troubled: bool, in_fligh
 
 
 def check(run: Run, load: stub.Load) -> None:
-    for request_id, prompt, params, _, _ in load.requests():
-        expected = stub.answer(prompt, params, adapter=load.adapter_of(request_id))
+    for arrival in load.requests():
+        request_id, expected = arrival[0], load.answer(arrival)
         if request_id in run.aborted:
             assert run.got[request_id] == expected[: len(run.got[request_id])]
             continue
