@@ -17,6 +17,7 @@ import model
 
 model.prepare()
 
+import vision_model  # noqa: E402
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.lora.request import LoRARequest  # noqa: E402
 from vllm.v1.engine.llm_engine import LLMEngine  # noqa: E402
@@ -41,6 +42,7 @@ class Setting:
     pauses: bool = False
     logprobs: bool = False
     model: str = "llama"  #: what kind of one
+    images: int = 0  #: prompts have one to three of so many, and `model` is one of vision_model.py
     adapters: int = 0  #: requests want one of so many
     scores: bool = False  #: requests say how long they expect their outputs to be
     own: dict = field(default_factory=dict)  #: more of vLLM's options
@@ -60,6 +62,7 @@ class Result:
     chunks: int = 0
     tried: int = 0
     accepted: int = 0
+    encoded: int = 0
 
 
 def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
@@ -70,8 +73,8 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     return LLMEngine.from_engine_args(
         EngineArgs(
             **{
-                "model": model.folder(setting.model),
-                "skip_tokenizer_init": True,
+                "model": (vision_model if setting.images else model).folder(setting.model),
+                "skip_tokenizer_init": not setting.images,
                 "dtype": "float32",
                 "max_model_len": 1024,
                 "enforce_eager": True,
@@ -89,13 +92,15 @@ def engine(setting: Setting, ours: bool, **more: Any) -> LLMEngine:
     )
 
 
-def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
-    rng, guesses = random.Random(1), random.Random(3)
-    beginnings = [[rng.randrange(3, model.vocabulary) for _ in range(setting.shared)] for _ in range(5)]
+def load(setting: Setting) -> list[tuple[str, dict[str, Any], SamplingParams, int]]:
+    """Requests: names, prompts, parameters and priorities."""
+    rng, guesses, pictures = random.Random(1), random.Random(3), random.Random(4)
+    words = vision_model.marks(setting.model).start if setting.images else model.vocabulary
+    beginnings = [[rng.randrange(3, words) for _ in range(setting.shared)] for _ in range(5)]
     made = []
     for i in range(setting.prompts):
         prompt = list(rng.choice(beginnings)) if setting.shared else []
-        prompt += [rng.randrange(3, model.vocabulary) for _ in range(rng.randrange(1, setting.max_prompt))]
+        prompt += [rng.randrange(3, words) for _ in range(rng.randrange(1, setting.max_prompt))]
         most = rng.randrange(1, setting.max_output)
         params = SamplingParams(
             temperature=0,
@@ -109,7 +114,15 @@ def load(setting: Setting) -> list[tuple[str, list[int], SamplingParams, int]]:
         )
         if setting.scores:
             params.extra_args = {"tessera": {"score": guesses.uniform(0, 2 * most)}}
-        made.append((str(i), prompt, params, rng.randrange(3)))
+        inputs: dict[str, Any] = {"prompt_token_ids": prompt}
+        if setting.images:
+            numbers = [int(pictures.random() * setting.images) for _ in range(pictures.randrange(1, 4))]
+            for _ in numbers:
+                prompt.insert(
+                    pictures.choice((0, pictures.randrange(len(prompt) + 1))), vision_model.mark(setting.model)
+                )
+            inputs["multi_modal_data"] = {"image": [vision_model.image(number) for number in numbers]}
+        made.append((str(i), inputs, params, rng.randrange(3)))
     return made
 
 
@@ -152,6 +165,7 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
         step = plan(*arguments, **named)
         result.preempted += len(step.preempted_req_ids or ())
         result.hits += sum(n.num_computed_tokens for n in step.scheduled_new_reqs)
+        result.encoded += sum(map(len, step.scheduled_encoder_inputs.values()))
         result.chunks += sum(
             step.num_scheduled_tokens[n.req_id] < len(n.prompt_token_ids) - n.num_computed_tokens
             for n in step.scheduled_new_reqs
@@ -175,12 +189,12 @@ def _drive(e: LLMEngine, setting: Setting) -> Result:
     while i < len(arrivals) or e.has_unfinished_requests():
         for _ in range(8):
             if i < len(arrivals):
-                request_id, prompt, params, priority = arrivals[i]
+                request_id, inputs, params, priority = arrivals[i]
                 # None without: in a batch with others, vLLM on a CPU gives those whatever adapter is in the last place.
                 number = 1 + i % setting.adapters if setting.adapters else 0
                 e.add_request(
                     request_id,
-                    {"prompt_token_ids": prompt},
+                    inputs,
                     params,
                     priority=priority if with_priorities else 0,
                     lora_request=LoRARequest(str(number), number, model.adapter(number)) if number else None,
