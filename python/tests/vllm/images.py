@@ -227,8 +227,8 @@ class Runner(stub.Runner):
 
 @dataclass
 class Load(stub.Load):
-    """Prompts with images: shared between them and repeated within them, at their beginnings and ends, many in one,
-    and beginnings that differ only in an image."""
+    """Prompts with images: at their beginnings and ends, many in one, shared between them and repeated within them.
+    Some beginnings differ only in an image."""
 
     count: int = 80
     largest: int = most  #: embeddings of an image

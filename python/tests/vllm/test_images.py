@@ -222,8 +222,8 @@ class Adjacent(Load):
 @one_or_two
 @pytest.mark.parametrize("drafter", ["eagle", "modules"])
 def test_a_drafter_reads_the_next_image_where_there_is_room_for_one(drafter: str, in_flight: int) -> None:
-    """Before a prompt has passed an image, a drafter reads the first token of the next. It does without. vLLM's own
-    scheduler wants both images there, and waits for ever."""
+    """Before a prompt has passed an image, a drafter reads the first token of the next one. It does without the image.
+    vLLM's own scheduler wants both there, and waits for ever."""
     more = {"drafts": 3, "drafter": drafter, "budget": images.most, "cache_size": images.most}
     run, runner = driven(False, Adjacent(seed=7, count=30), False, in_flight, blocks=90, **more)
     print("\n" + told(drafter, run, runner))

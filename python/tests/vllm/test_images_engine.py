@@ -32,8 +32,8 @@ def same(a: Result, b: Result) -> int:
 
 
 def theirs(setting: Setting) -> Result:
-    """vLLM's own run. With prefix caching it has all memory that it wants. Its runner lacks images of preempted requests
-    if the prefix that they started from has been evicted."""
+    """vLLM's own run. With prefix caching it has all the memory that it wants: vLLM does not send its runner the images
+    that a cached prefix covers. A request that is preempted, and then starts without that prefix, stops the engine."""
     return run_apart(replace(setting, blocks=2048) if setting.caching else setting, ours=False)
 
 
