@@ -83,7 +83,8 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
 
   /// Blocks of a request with KV in transfer, except for the first `hits`, which have it.
   [[nodiscard]] std::span<const kv::block_id> awaited(const Request& r, std::size_t hits) const noexcept {
-    return table_.row(r.state().row).first(written_blocks(r.state())).subspan(hits);
+    const std::size_t written = written_blocks(r.state());
+    return table_.row(r.state().row).first(written).subspan(hits < written ? hits : written);
   }
 
   /// The last plan in flight that reads those blocks, or copies from them. The present plan counts for all of its

@@ -83,8 +83,8 @@ class core {
   /// many of them are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
   /// The KV of `n` tokens of it has come, and no more will. It goes on as soon as a place of `residents` is free,
-  /// before any other request starts: not in a plan that is made just after another one. The blocks of a cancelled
-  /// request are free then.
+  /// before any other request starts. It does not in a plan that is made just after another one. The blocks of a
+  /// cancelled request are free then.
   void arrived(std::uint32_t slot, std::int64_t n);
   /// A request with KV for other engines has ended, as `update` said: its blocks stay held until `drained` is told what
   /// this returns. None if it has none, or there is no room for that: its blocks are free.

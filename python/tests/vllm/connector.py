@@ -140,7 +140,12 @@ class Worker:
             self._let_go(job[2])
         sent, self.sent = self.sent, set()
         self.launched.append(
-            (step, KVConnectorOutput(finished_sending=sent or None, finished_recving=done or None, invalid_block_ids=invalid))
+            (
+                step,
+                KVConnectorOutput(
+                    finished_sending=sent or None, finished_recving=done or None, invalid_block_ids=invalid
+                ),
+            )
         )
 
     def _is_kept(self, params: dict[str, Any]) -> bool:

@@ -62,7 +62,9 @@ class Served:
         self.reasons: dict[str, Any] = {}
         self.aborted: set[str] = set()
         self.preempted = 0
-        self.overlapped = self.held_back = 0  #: steps that were planned while others ran, with and without anything in them
+        self.overlapped = self.held_back = (
+            0  #: steps that were planned while others ran, with and without anything in them
+        )
         self.external = 0
         self.told: list[Any] = []  #: of the connector's cache
         load = stub.Load(seed=seed, count=count)

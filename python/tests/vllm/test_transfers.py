@@ -32,7 +32,15 @@ def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "reco
 class Pair:
     """An engine that computes prompts and one that goes on, with requests of their own beside."""
 
-    def __init__(self, seed: int, tessera: dict[str, Any] | None, blocks: int = 60, failing: float = 0, in_flight: int = 1, **more: Any):
+    def __init__(
+        self,
+        seed: int,
+        tessera: dict[str, Any] | None,
+        blocks: int = 60,
+        failing: float = 0,
+        in_flight: int = 1,
+        **more: Any,
+    ):
         workers: dict[str, connector.Worker] = {}
         self.rng = random.Random(seed)
         self.engines = {}
