@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The real engine, token for token, for each family of models that a scheduler treats differently.
 
-Latent attention, groups of windows and chunks, states, and drafters with KV of their own: tiny models with random
-weights, little memory, and shared prefixes where the model allows prefix caching. Each family has a process of its own.
+These have groups of windows and chunks, states, or drafters with KV of their own. The models are tiny, with random
+weights and little memory. Prompts share prefixes where the model allows caching. Each family has a process of its own.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ rounded = Family(
     replace(shared, model="qwen3_next", blocks=80, margins=True, own={"dtype": "bfloat16"}), {"MambaSpec": 3, whole: 1}
 )
 
-#: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here: two logits, each rounded
-#: the other way. A tenth of all places have such a margin.
+#: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here. Each of two logits may be
+#: rounded the other way. A tenth of all places have such a margin.
 rounding = 0.125
 
 
@@ -114,18 +114,18 @@ def test_same_tokens_where_they_are_not_rounded() -> None:
     """The first token that differs is one of two that are about as probable in both runs. That is as rare as between
     two runs of vLLM's own scheduler with another limit of a step. A wrong block or state gives other probabilities."""
     setting = rounded.setting
-    other_steps = replace(setting, budget=160)
+    other_steps = replace(setting, budget=160, resets=True)  # which evict all that run
     theirs, again, *results = run_all_apart([(setting, False), (other_steps, False), *under_policies(setting)])
     itself = first_differences(theirs, again)
     for policy, ours in zip(policies, results, strict=True):
         found = first_differences(theirs, ours)
         print(
-            f"\nQwen3-Next, {policy}: {setting.prompts - len(found)} of {setting.prompts} equal, and of vLLM's own "
-            f"with other steps {setting.prompts - len(itself)}; {found}; preempted {theirs.preempted}, {ours.preempted}; "
-            f"hits {theirs.hits}, {ours.hits}"
+            f"\nQwen3-Next, {policy}: {setting.prompts - len(found)} of {setting.prompts} equal, "
+            f"{setting.prompts - len(itself)} of vLLM's own with other steps; by rounding: {found}; "
+            f"preempted {theirs.preempted}, {again.preempted}, {ours.preempted}; hits {theirs.hits}, {ours.hits}"
         )
         assert all(d.is_of_best_two and d.margin <= rounding for d in itself + found)
-        assert len(found) <= len(itself) + 4
+        assert len(found) <= setting.prompts / 4
         check_groups(rounded, theirs, ours)
         assert ours.preempted > 0 and ours.hits > 0
         assert len({tuple(tokens) for tokens, *_ in ours.outputs.values()}) > 0.8 * setting.prompts
