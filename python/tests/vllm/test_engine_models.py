@@ -36,13 +36,16 @@ def drafts(method: str, by: str) -> dict:
 class Family:
     setting: Setting
     groups: dict[str, int]  #: of KV blocks, by what their layers are
+    policies: tuple[str, ...] = tuple(policies)
 
 
 window, whole = "SlidingWindowSpec", "FullAttentionSpec"
 families = {
-    # Blocks are of 16 tokens here. vLLM switches chunked prefill and prefix caching off.
-    "DeepSeek-V2": Family(replace(alone, model="deepseek_v2", blocks=66), {"MLAAttentionSpec": 1}),
-    "DeepSeek-V3": Family(replace(alone, model="deepseek_v3", blocks=66), {"MLAAttentionSpec": 1}),
+    # Blocks are of 16 tokens here. vLLM switches chunked prefill and prefix caching off. On a CPU its outputs depend on
+    # which requests share a step. With another max_num_seqs, its own scheduler gives 24 of 24 other outputs. So only the
+    # order of vLLM's own is compared, in the same steps.
+    "DeepSeek-V2": Family(replace(alone, model="deepseek_v2", blocks=66), {"MLAAttentionSpec": 1}, ("fcfs",)),
+    "DeepSeek-V3": Family(replace(alone, model="deepseek_v3", blocks=66), {"MLAAttentionSpec": 1}, ("fcfs",)),
     "Gemma 3": Family(replace(shared, model="five windows and all", blocks=150), {window: 5, whole: 1}),
     "gpt-oss": Family(replace(shared, model="gpt_oss", blocks=60), {window: 1, whole: 1}),
     "Llama 4": Family(replace(shared, model="llama4", blocks=120), {"ChunkedLocalAttentionSpec": 3, whole: 1}),
@@ -56,17 +59,21 @@ families = {
 }
 
 
-def under_policies(setting: Setting) -> list[tuple[Setting, bool]]:
-    return [(replace(setting, policy=own), True) for own in policies.values()]
+def runs_of(family: Family) -> list[tuple[Setting, bool]]:
+    """vLLM's own, and ours under each policy."""
+    ours = [(replace(family.setting, policy=policies[name]), True) for name in family.policies]
+    return [(family.setting, False), *ours]
 
 
 @pytest.mark.parametrize("name", families)
 def test_same_tokens(name: str) -> None:
-    setting = families[name].setting
-    theirs, *results = run_all_apart([(setting, False), *under_policies(setting)])
-    for policy, ours in zip(policies, results, strict=True):
+    family = families[name]
+    setting = family.setting
+    theirs, *results = run_all_apart(runs_of(family))
+    for policy, ours in zip(family.policies, results, strict=True):
         compare(f"{name}, {policy}", setting, theirs, ours)
-        check_groups(families[name], theirs, ours)
+        check_groups(family, theirs, ours)
+        assert len(family.policies) > 1 or ours.steps == theirs.steps
         if setting.own:
             print(f"accepted {theirs.accepted} of {theirs.tried}, {ours.accepted} of {ours.tried}")
             assert 100 < ours.accepted < ours.tried
@@ -115,7 +122,7 @@ def test_same_tokens_where_they_are_not_rounded() -> None:
     two runs of vLLM's own scheduler with another limit of a step. A wrong block or state gives other probabilities."""
     setting = rounded.setting
     other_steps = replace(setting, budget=160, resets=True)  # which evict all that run
-    theirs, again, *results = run_all_apart([(setting, False), (other_steps, False), *under_policies(setting)])
+    again, theirs, *results = run_all_apart([(other_steps, False), *runs_of(rounded)])
     itself = first_differences(theirs, again)
     for policy, ours in zip(policies, results, strict=True):
         found = first_differences(theirs, ours)
