@@ -42,7 +42,7 @@ class Family:
 window, whole = "SlidingWindowSpec", "FullAttentionSpec"
 families = {
     # Blocks are of 16 tokens here. vLLM switches chunked prefill and prefix caching off. On a CPU its outputs depend on
-    # which requests share a step. With another max_num_seqs, its own scheduler gives 24 of 24 other outputs. So only the
+    # which requests share a step: with another max_num_seqs, 24 of 24 outputs of its own scheduler differ. So only the
     # order of vLLM's own is compared, in the same steps.
     "DeepSeek-V2": Family(replace(alone, model="deepseek_v2", blocks=66), {"MLAAttentionSpec": 1}, ("fcfs",)),
     "DeepSeek-V3": Family(replace(alone, model="deepseek_v3", blocks=66), {"MLAAttentionSpec": 1}, ("fcfs",)),
@@ -91,7 +91,7 @@ rounded = Family(
 )
 
 #: Two units in the last place of a logit from 8 to 16 in bfloat16, as the best ones are here. Each of two logits may be
-#: rounded the other way. A tenth of all places have such a margin.
+#: rounded the other way. A sixth of all places have such a margin.
 rounding = 0.125
 
 
