@@ -170,7 +170,7 @@ def _run_and_keep(path: str) -> None:
 
 
 def next_best(entry: dict[int, Any], token: int) -> tuple[int, float]:
-    """Of one place: the most probable other token, and by how much less its logarithm is than the chosen one's."""
+    """The most probable other token, and how much less its logarithm is than that of the chosen token."""
     other = max((t for t in entry if t != token), key=lambda t: entry[t].logprob)
     return other, entry[token].logprob - entry[other].logprob
 

@@ -232,7 +232,7 @@ class Stores:
 
 
 def all_sides(rng: random.Random) -> list[Any]:
-    """Of every policy with one and two steps in flight one of each sort of kind, of which there are more in turn."""
+    """For every policy, with one and two steps in flight: a kind of each sort, in turn."""
     sorts = [cycle(kinds(rng)) for kinds in (plain_kinds, grouped_kinds, state_kinds, drafter_kinds)]
     sides: list[Any] = []
     for in_flight, name, sort in product((1, 2), policies, sorts):

@@ -25,7 +25,7 @@ latent: Values = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim
 def deepseek_v2(values: Values) -> Any:
     from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
-    routed = experts | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 2}
+    routed = experts | {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1}
     more = {"num_key_value_heads": 4, "q_lora_rank": None, "n_group": 1, "topk_group": 1}
     return DeepseekV2ForCausalLM(DeepseekV2Config(**values | latent | routed | more))
 
