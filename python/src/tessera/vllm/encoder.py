@@ -29,8 +29,8 @@ class Encoder:
         self.cache: int = budget.encoder_cache_size  #: most that are kept
         #: tokens of the longest input, where each is computed in one step; 0: it can be split
         self.longest: int = max(budget.mm_max_toks_per_item.values(), default=0) if is_whole else 0
-        #: In steps a part of an input may come without what the encoder makes of it, as a mark before it. A drafter that
-        #: reads ahead of it would miss that.
+        #: Tokens around what the encoder makes, as a mark before it, may be in a step without it. A drafter that reads
+        #: ahead would miss it.
         self.is_split = not is_whole and not is_read_ahead
         # Without it a user cannot make two inputs with one hash.
         self.key = os.urandom(16)
