@@ -69,6 +69,9 @@ class Engine:
             "zeroed": [],
             "transfers": False,
             "tells": False,
+            "encoder_budget": 0,
+            "encoder_cache": 0,
+            "longest_input": 0,
             "secret": 7,
         }
         self.core = _vllm.Core(
@@ -113,6 +116,7 @@ class Engine:
             "repetitive": False,
             "caches": True,
             "salt": 0,
+            "inputs": [],
         }
         slot = self.core.submit(request, description | more, self.now)
         if isinstance(slot, int):
