@@ -194,7 +194,7 @@ concept gate_says_whom_if_it_refuses = !gate_refuses<G> || gate_says_whom_it_ref
 ///    all noexcept, for steps that begin within the prompt:
 ///    - `g.limit(r, first, count) -> tokens`, const: how many of the `count` tokens from `first` on the present plan
 ///      may compute. If it is 0, a request that would start is skipped.
-///    - `g.computes(r, first, count)`: the plan computes these, perhaps fewer than were asked for. 0: a resident waits
+///    - `g.computes(r, first, count)`: the plan computes these, perhaps fewer than were asked for. 0: the request waits
 ///      for another step. It is told again if `count` grows. State as for `starts`.
 ///    - `g.runs()`: the plan is run, before anything that follows from it. Then `g.runs(r, first, count)` for each such
 ///      part of it, except of requests that have ended meanwhile.

@@ -27,7 +27,7 @@ struct encoder_input {
 /// and at most `capacity` are in use. A step of a prompt ends before the first input that does not fit. An output is in
 /// use from the step that first needs it until the prompt has passed it. After that it stays until its room is needed;
 /// the least recently used goes first. A request's `encoder_inputs()` gives its inputs, in the order of their places,
-/// in memory that the gate may write to:
+/// in memory of its own that the gate may write to:
 ///
 ///     struct my_request : tessera::request_hook {
 ///       std::span<tessera::gate::encoder_input> encoder_inputs() const noexcept;
@@ -39,8 +39,9 @@ struct encoder_input {
 /// The engine looks at `scheduler.gate()` when a plan has been made. It drops the outputs in `dropped()`. Then it runs
 /// the encoder for each input of a request in the plan for which `encodes(input)` is true.
 ///
-/// An input that exceeds `per_step` is encoded in a step without another. `submit` refuses a request with an input that
-/// exceeds the cache. If such a request comes by `adopt`, it goes on when no other output is in use.
+/// An input that exceeds `per_step` is encoded in a step without another, and so are inputs of one place. `submit`
+/// refuses a request with an input that exceeds the cache. If such a request comes by `adopt`, it goes on when no other
+/// output is in use.
 ///
 /// Starvation: while an input lacks room, no request with a later turn takes any. What is in use is given back when
 /// the prompts that use it have passed it, and each of these can go on.
@@ -58,7 +59,7 @@ struct basic_encoder_cache {
 
   tokens per_step{2048};      ///< Tokens encoded in a step, at most.
   tokens capacity{8192};      ///< Tokens that the cache holds.
-  bool whole_inputs = false;  ///< True: all tokens of an input are computed in one step, which must have room for them.
+  bool whole_inputs = false;  ///< True: a step does not end within an input that it can leave to the next one.
 
   /// An output.
   struct output {
@@ -149,18 +150,22 @@ struct basic_encoder_cache {
     tokens work = encoding;
     const std::span<const encoder_input> inputs = r.encoder_inputs();
     std::size_t passed = 0;
+    tokens place{-1};
+    tokens before_place{};  // what is encoded besides inputs of the same place
     for (std::size_t i = 0; i != inputs.size(); ++i) {
       const encoder_input& input = inputs[i];
       const tokens end = input.first + input.length;
       if (input.first >= first + count) break;
       if (end <= first) ++passed;
       if (end <= first || is_used(input)) continue;
+      if (input.first != place) before_place = work;
+      place = input.first;
       const tokens before = max(input.first - first, tokens{});
-      if (whole_inputs && first + count < end && first <= input.first) return before;
+      if (whole_inputs && first + count < end && first < input.first) return before;
       const bool comes_again = std::any_of(&inputs[passed], &input, [&input](const encoder_input& earlier) noexcept {
         return earlier.hash == input.hash;
       });
-      if (!comes_again && !fits(input, more, work)) return before;
+      if (!comes_again && !fits(input, more, work, before_place)) return before;
     }
     return count;
   }
@@ -267,11 +272,12 @@ struct basic_encoder_cache {
     more = {more.size + input.size, more.count + 1};
     return true;
   }
-  /// Whether it can be encoded beside `work` as well, to which it is added.
-  [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work) const noexcept {
+  /// Whether it can be encoded beside `work` as well, to which it is added. `others`: what of this has another place.
+  [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work,
+                                    tokens others) const noexcept {
     if (is_shared(input)) return true;
     const bool is_new = find(input.hash) == held;
-    if (lacks || (is_new && work != tokens{} && work + input.size > per_step) || !has_room(input, more)) return false;
+    if (lacks || (is_new && others != tokens{} && work + input.size > per_step) || !has_room(input, more)) return false;
     if (is_new) work += input.size;
     return true;
   }

@@ -168,6 +168,7 @@ template <class Planning>
       roster.residents.set_bookmark(step.next);
     }
     roll_back(p, mark);
+    if (why_not == wait_reason::gated) plans_prompt(roster.gate, r, first, tokens{});
     return why_not;
   }
 

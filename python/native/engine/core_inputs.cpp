@@ -63,7 +63,7 @@ nb::tuple core::encodes() {
   nb::dict by_id;
   nb::list dropped;
   encoder_outputs* const outputs = planner_->encoder();
-  if (outputs == nullptr) return nb::make_tuple(by_id, dropped);
+  if (outputs == nullptr || !open_) return nb::make_tuple(by_id, dropped);
   for (const std::uint64_t hash : outputs->dropped()) dropped.append(hash);
   for (std::size_t i = 0; outputs->encoded != 0 && i != plan_.size(); ++i) {
     const request& r = *plan_[i].request;

@@ -301,3 +301,36 @@ def test_a_wrong_step_is_seen(change: Any, what: str) -> None:
     with pytest.raises(AssertionError, match=what):
         drive(s, runner, Load(seed=2), False)
     assert changed
+
+
+def with_sound(name: str, pieces: int, shown: int, heard: int) -> tuple[list[int], list[Any]]:
+    """A video as Qwen2.5-Omni's: its pictures and its sound are two inputs, with the same tokens."""
+    marks: list[list[bool]] = [[False], [False]]
+    for _ in range(pieces):
+        marks[0] += [True] * shown + [False] * heard
+        marks[1] += [False] * shown + [True] * heard
+    made = [images.Image(f"{kind} {name}", tuple(mask)) for kind, mask in zip(("seen", "heard"), marks, strict=True)]
+    return [images.line_end] + [images.place] * (len(marks[0]) - 1), [one.feature(0) for one in made]
+
+
+@ours_only
+def test_two_videos_with_sound_do_not_wait_for_each_other() -> None:
+    s = scheduler(False, 100, long_prefill_token_threshold=10, caching=False)
+    runner = Runner(60, budget=70, cache_size=100)  # as many in a step as one video needs
+    for name in "ab":
+        tokens, features = with_sound(name, 2, 20, 15)  # 70 embeddings of two inputs; the pictures of both: 80
+        params = SamplingParams(temperature=0, max_tokens=4)
+        s.add_request(stub.request(name, tokens + [9] * 20, params, mm_features=features))
+    for _ in range(80):
+        step = s.schedule()
+        s.update_from_output(step, runner.run(step))
+    assert not s.requests and runner.encoded == 4
+
+
+@ours_only
+def test_a_video_with_more_sound_than_there_is_room_for_is_refused() -> None:
+    s = scheduler(False, 64)
+    tokens, features = with_sound("a", 4, 10, 8)
+    s.add_request(stub.request("a", tokens + [9] * 20, SamplingParams(max_tokens=4), mm_features=features))
+    outputs = s.update_from_output(step := s.schedule(), Runner(60).run(step))
+    assert [o.finish_reason for one in outputs.values() for o in one.outputs] == [FinishReason.ERROR]

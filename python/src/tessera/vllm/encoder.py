@@ -51,6 +51,7 @@ class Encoder:
         """A request's inputs for the core: hash, size, place in the prompt, and length there. ValueError if an
         identifier stands for another input already."""
         inputs, mine = [], []
+        places = self._places(request.mm_features)
         for number, feature in enumerate(request.mm_features):
             position = feature.mm_position
             size = position.get_num_embeds()
@@ -66,8 +67,28 @@ class Encoder:
                 raise ValueError(
                     f"the identifier {feature.identifier!r:.80} stands for an input of {known.size} tokens, not {size}"
                 )
-            inputs.append((name, size, *self._place(position)))
+            inputs.append((name, size, *places[number]))
         return inputs
+
+    def _places(self, features: list[Any]) -> list[tuple[int, int]]:
+        """For each input its first token, and how many there are. Inputs that share tokens, as the sound and the
+        pictures of a video, have one place: a step needs all of them. Else two requests could wait for each other.
+        ValueError if there is no room for them."""
+        places: list[tuple[int, int]] = []
+        begin = end = size = 0
+        for number, feature in enumerate(features):
+            position = feature.mm_position
+            if position.offset >= end:
+                places.append(self._place(position))
+                begin, end, size = position.offset, position.offset + position.length, position.get_num_embeds()
+                first = number
+                continue
+            end = max(end, position.offset + position.length)
+            size += position.get_num_embeds()
+            places[first:] = [(begin, end - begin)] * (number + 1 - first)
+            if size > self.cache:
+                raise ValueError(f"inputs of {size} tokens in one place, and room for {self.cache}")
+        return places
 
     def _place(self, position: Any) -> tuple[int, int]:
         """The first token of an input, and how many there are. If it can be split, those around what the encoder makes
