@@ -503,7 +503,7 @@ class iteration_scheduler {
   [[nodiscard]] Order& order() noexcept { return roster_.discipline(); }
   /// The gate, with its present state.
   [[nodiscard]] const Gate& gate() const noexcept { return roster_.gate; }
-  [[nodiscard]] Gate& gate() noexcept { return roster_.gate; }
+  [[nodiscard]] Gate& gate() noexcept { return roster_.gate; }  ///< The same, for what a gate may be told.
   /// The block store, for reading.
   [[nodiscard]] const auto& store() const noexcept { return roster_.kv.store(); }
   /// The block table; rows are named by the entries of a plan.
