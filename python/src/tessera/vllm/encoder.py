@@ -82,10 +82,10 @@ class Encoder:
                 places.append(self._place(position))
                 begin, end, size = position.offset, position.offset + position.length, position.get_num_embeds()
                 first = number
-                continue
-            end = max(end, position.offset + position.length)
-            size += position.get_num_embeds()
-            places[first:] = [(begin, end - begin)] * (number + 1 - first)
+            else:
+                end = max(end, position.offset + position.length)
+                size += position.get_num_embeds()
+                places[first:] = [(begin, end - begin)] * (number + 1 - first)
             if size > self.cache:
                 raise ValueError(f"inputs of {size} tokens in one place, and room for {self.cache}")
         return places

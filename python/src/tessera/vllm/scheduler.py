@@ -191,7 +191,9 @@ class Scheduler(Grammars, Drafts):
         if self.lookahead:
             request.spec_decode_metrics = api.new_request_drafts(self.vllm_config)
         # A front end that is told of errors has forgotten the input by now, and waits for an answer to the mark.
-        reason = "the end of its input" if is_mark else why_not_request(request, self.has_adapters, self.encoder)
+        reason = "the end of its input"
+        if not is_mark:
+            reason = why_not_request(request, self.has_adapters, self.encoder is not None)
         if reason is not None:
             self._refuse(request, reason)
         elif request.use_structured_output and request.status == Status.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tessera import _vllm
 from tessera.vllm import _api as api
-from tessera.vllm.encoder import Encoder
 
 
 def _has(config: Any, *path: str) -> Any:
@@ -367,7 +366,7 @@ def salt_of(request: Any) -> int:
     return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=8).digest(), "little") | 1
 
 
-def why_not_request(request: Any, has_adapters: bool = False, encoder: Encoder | None = None) -> str | None:
+def why_not_request(request: Any, has_adapters: bool = False, has_encoder: bool = False) -> str | None:
     """What a request asks for that is not supported; None: nothing."""
     if getattr(request, "resumable", False):
         return "its input comes piece by piece"
@@ -375,11 +374,8 @@ def why_not_request(request: Any, has_adapters: bool = False, encoder: Encoder |
         return "it is for pooling"
     if request.prompt_embeds is not None or getattr(request, "prompt_is_token_ids", None) is not None:
         return "its prompt is of embeddings"
-    if getattr(request, "has_encoder_inputs", False):
-        if encoder is None:
-            return "it has inputs that are not text"
-        if (longest := max(f.mm_position.get_num_embeds() for f in request.mm_features)) > encoder.cache:
-            return f"an input of {longest} tokens where the encoder's cache has room for {encoder.cache}"
+    if getattr(request, "has_encoder_inputs", False) and not has_encoder:
+        return "it has inputs that are not text"
     if request.lora_request is not None:
         if not has_adapters:
             return "it wants an adapter"
