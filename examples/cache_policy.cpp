@@ -4,8 +4,8 @@
 // With `lru` they drive the agent's blocks out; with `keep_until` these stay for as long as the tool is expected to
 // take. A router hears what is cached where, by the hashes alone.
 #include <tessera/compose/fcfs.hpp>
-#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <cstdint>

@@ -107,6 +107,7 @@
 #include <tessera/kv/host_chains.hpp>
 #include <tessera/kv/host_tier.hpp>
 #include <tessera/kv/indexed_heap.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/lru.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>

@@ -18,6 +18,7 @@ NB_MODULE(_vllm, m) {
   m.attr("groups") = tessera_python::most_groups;
   m.attr("state_window") = tessera_python::state_window.count();
   m.attr("tenants") = tessera_python::tenants;
+  m.attr("sessions") = tessera_python::caching_order::last_session;
   m.attr("version") = nb::make_tuple(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH);
 
   nb::class_<core>(m, "Core", "A scheduler that takes and gives vLLM's objects.")

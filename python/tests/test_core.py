@@ -8,6 +8,7 @@ import random
 import time
 import weakref
 from statistics import median
+from typing import Any
 
 import pytest
 from fakes import Engine, Request
@@ -549,3 +550,40 @@ def test_one_that_goes_costs_as_much_however_many_share_its_prompt() -> None:
 
     few, many = (min(seconds_of_a_cancel(live) for _ in range(3)) for live in (250, 4000))
     assert many < 8 * few
+
+
+def turn(e: Engine, name: str, prompt: list[int], **hints: Any) -> int:
+    """Serves a request of one token of output. How much of its prompt the cache had."""
+    e.add(Request(name, prompt, 1), **hints)
+    found = None
+    while e.requests:
+        counts, _, fresh, *_ = e.plan(budget=1024)
+        found = fresh[0][2] if fresh else found
+        e.answer(counts, {name: [1]})
+    return found
+
+
+@pytest.mark.parametrize("windows", [[0], [0, 0]], ids=["one group", "two groups"])
+@pytest.mark.parametrize("tells", [False, True], ids=["", "events"])
+@pytest.mark.parametrize("hint", ["keep", "too short", "none", "ended"])
+def test_kv_is_kept_as_long_as_its_session_asks(hint: str, tells: bool, windows: list[int]) -> None:
+    if tells and len(windows) > 1:
+        pytest.skip("no events of several groups")
+    e = Engine(caching=True, blocks=32 * len(windows), windows=windows, tells=tells)
+    common = list(range(100, 164))
+    session = common + [7] * 64
+    keep_s = {"keep": 100.0, "too short": 0.001, "none": 0.0, "ended": 100.0}[hint]
+    turn(e, "a", session, session=1, keep_s=keep_s)
+    # Another session with the same beginning is over; what it alone has had is of no more use.
+    turn(e, "b", common + [8] * 64, session=2, is_last_turn=True)
+    if hint == "ended":
+        turn(e, "c", session, session=1, is_last_turn=True)
+    for i in range(6):  # others pass through, and take what there is
+        turn(e, str(i), [200 + i] * 96)
+    found = turn(e, "d", session + [9] * 16, session=1)
+    if hint == "keep":
+        assert found == 128
+    elif hint == "ended":
+        assert found <= 64
+    else:
+        assert found == 0

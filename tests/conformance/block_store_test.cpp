@@ -2,7 +2,7 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/by_session.hpp>
-#include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // The scheduler's operations, decoded from any bytes: two instances, small limits, everything that an engine may do.
 // After the input is used up, all requests are run to their ends. What must hold is in property/scheduler_world.hpp.
 
-#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/host_cache.hpp>
+#include <tessera/kv/keep_until.hpp>
 
 #include "property/scheduler_operations.hpp"
 #include "support/fuzz_bytes.hpp"

@@ -5,7 +5,7 @@
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/by_session.hpp>
-#include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 

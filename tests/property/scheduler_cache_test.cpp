@@ -5,8 +5,8 @@
 
 #include "property/run_operations.hpp"
 
-#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/host_cache.hpp>
+#include <tessera/kv/keep_until.hpp>
 
 #include "support/catch.hpp"
 #include "support/is_slow.hpp"

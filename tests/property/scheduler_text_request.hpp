@@ -55,7 +55,9 @@ struct text_request : text_hook {
   std::size_t id = 0;
   tokens output{};          ///< Tokens after which the engine ends it. At least 1.
   tokens reasoning{};       ///< Tokens after which its reasoning ends; 0: it does not reason, or never ends.
-  time_point keep_until{};  ///< For a cache that goes by it.
+  time_point keep_until{};  ///< For a cache that goes by it,
+  std::uint32_t kv_session = 0;
+  bool releases_kv = false;  ///< and by these.
   std::vector<std::uint64_t> hashes;
 
   // What must have become of it.
@@ -83,6 +85,8 @@ struct text_request : text_hook {
   void write(std::size_t name, tokens length, tokens common, std::uint64_t family, tokens block_size) {
     id = name;
     keep_until = time_point::at_seconds(static_cast<double>(mix(name, 77) % 64));
+    kv_session = static_cast<std::uint32_t>(mix(name, 78) % 5);
+    releases_kv = mix(name, 79) % 4 == 0;
     prompt = length;
     std::vector<std::int32_t> text;
     std::uint64_t chain = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/sim/cluster/cluster_of.hpp>
 #include <tessera/sim/input/workload.hpp>
 #include <tessera/sim/policies/policies.hpp>

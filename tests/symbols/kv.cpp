@@ -13,6 +13,7 @@
 #include <tessera/kv/hash_chain.hpp>
 #include <tessera/kv/host_cache.hpp>
 #include <tessera/kv/host_tier.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/kv/row_tables.hpp>
 

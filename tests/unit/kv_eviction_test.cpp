@@ -2,6 +2,7 @@
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/kv/by_session.hpp>
 #include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <algorithm>
@@ -58,6 +59,13 @@ Hash hash_number(std::uint64_t h) {
   }
 }
 
+/// What a request says of a block to `keep_until`.
+struct statement {
+  double until = 0;
+  std::uint32_t session = 0;
+  bool releases = false;
+};
+
 /// What is known of one block.
 template <class Hash>
 struct record {
@@ -68,8 +76,9 @@ struct record {
   std::size_t depth = 0;
   double hint = 0;  // of the policy: a time, or a session
   bool has_hint = false;
-  double at = 0;           // of a cached block: what the policy goes by,
-  std::uint64_t turn = 0;  // and when it became cached
+  std::vector<statement> said;  // of `keep_until`: all hints since it was published
+  double at = 0;                // of a cached block: what the policy goes by,
+  std::uint64_t turn = 0;       // and when it became cached
 };
 
 /// How a policy chooses among the cached blocks, said as slowly as it can be said. Smaller goes first.
@@ -87,12 +96,21 @@ struct rule<tessera::kv::lru> {
 template <>
 struct rule<tessera::kv::keep_until<>> {
   template <class R>
-  static void retain(R& r, double w, double) {
-    r.hint = std::max(r.hint, w);
+  static double moment(const R& r, double now) {
+    double until = 0;
+    std::size_t i = 0;
+    if (!r.said.empty() && r.said[0].session != 0) {
+      // As long as one session alone has spoken, its latest word counts.
+      while (i != r.said.size() && r.said[i].session == r.said[0].session) until = r.said[i++].until;
+      if (i == r.said.size() && r.said.back().releases) return -1;
+    }
+    for (; i != r.said.size(); ++i) until = std::max(until, r.said[i].until);
+    return std::max(until, now);
   }
   template <class R>
-  static double moment(const R& r, double now) {
-    return std::max(r.hint, now);
+  static void used(R& r) {
+    const auto is_of_none = [](const statement& w) { return w.session == 0; };
+    if (std::all_of(r.said.begin(), r.said.end(), is_of_none)) r.said.clear();
   }
 };
 template <>
@@ -179,8 +197,9 @@ struct model {
   }
   bool share(block_id id) {
     if (block[id].references == 0 && !block[id].published) return false;
-    // What is kept is kept for one use.
-    if (std::is_same_v<Policy, tessera::kv::keep_until<>> && block[id].references == 0) block[id].hint = 0;
+    if constexpr (std::is_same_v<Policy, tessera::kv::keep_until<>>) {
+      if (block[id].references == 0) rule<Policy>::used(block[id]);
+    }
     ++block[id].references;
     return true;
   }
@@ -201,7 +220,7 @@ struct model {
     if (b.references == 0 || b.published) return;
     b.published = true;
     b.hash = hash, b.parent = parent, b.depth = depth;
-    b.hint = 0, b.has_hint = false;
+    b.hint = 0, b.has_hint = false, b.said.clear();
   }
   [[nodiscard]] bool knows(const Hash& h) const {
     return std::any_of(block.begin(), block.end(), [&](const auto& b) { return b.published && b.hash == h; });
@@ -337,6 +356,11 @@ TEMPLATE_TEST_CASE("eviction: agrees with a slow model through random operations
           if constexpr (std::is_same_v<policy, tessera::kv::by_session<5>>) {
             c.cache.retain({&id, 1}, static_cast<std::uint32_t>(w));
             rule<policy>::retain(m.block[id], w, m.now);
+          } else if constexpr (std::is_same_v<policy, tessera::kv::keep_until<>>) {
+            const statement said{m.now + 3 * w, static_cast<std::uint32_t>(below(4)), below(3) == 0};
+            using hint = typename policy::retention_type;
+            c.cache.retain({&id, 1}, hint{time_point::at_seconds(said.until), said.session, said.releases});
+            m.block[id].said.push_back(said);
           } else if constexpr (requires { c.cache.retain({&id, 1}, time_point{}); }) {
             c.cache.retain({&id, 1}, time_point::at_seconds(m.now + 3 * w));
             rule<policy>::retain(m.block[id], m.now + 3 * w, m.now);
@@ -417,6 +441,33 @@ TEST_CASE("eviction: a block that was kept and is used again is kept no longer, 
   c.cache.advance(time_point::at_seconds(2));
   REQUIRE(c.cache.release(block_id{1}) == status::ok);
   CHECK(c.cache.allocate() == (asks_again ? 1 : 0));
+}
+
+TEST_CASE("eviction: the KV of an ended session goes first, but not what others have had", "[kv]") {
+  using cache = tessera::kv::basic_prefix_cache<tessera::kv::keep_until<>>;
+  using hint = tessera::kv::keep_until<>::retention_type;
+  on_heap<cache> c{4};
+  std::array<block_id, 4> ids{};
+  REQUIRE(c.cache.allocate(ids) == status::ok);
+  for (const block_id id : ids) REQUIRE(c.cache.publish(id, 10 + id) == status::ok);
+  const auto first = std::span{ids}.first(3);  // of session 1; its first block is a common beginning
+  c.cache.retain(first, hint{time_point::at_seconds(100), 1});
+  REQUIRE(c.cache.release(first) == status::ok);
+  c.cache.advance(time_point::at_seconds(1));
+  REQUIRE(c.cache.share(ids[0]) == status::ok);
+  c.cache.retain(std::span{ids}.first(1), hint{{}, 2, GENERATE(false, true)});
+  REQUIRE(c.cache.release(ids[0]) == status::ok);
+  c.cache.advance(time_point::at_seconds(2));
+  REQUIRE(c.cache.release(ids[3]) == status::ok);  // of no session
+  SECTION("its last turn releases it") {
+    REQUIRE(c.cache.share(first) == status::ok);
+    c.cache.retain(first, hint{time_point::at_seconds(100), 1, true});
+    REQUIRE(c.cache.release(first) == status::ok);
+    for (const block_id id : {2U, 1U, 3U, 0U}) CHECK(c.cache.allocate() == id);
+  }
+  SECTION("another session's use does not end what it asked for") {
+    for (const block_id id : {3U, 2U, 1U, 0U}) CHECK(c.cache.allocate() == id);
+  }
 }
 
 TEST_CASE("eviction: a use that is undone leaves the hint", "[kv]") {

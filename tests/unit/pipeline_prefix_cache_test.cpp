@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <tessera/kv/by_session.hpp>
-#include <tessera/kv/evict_by_time.hpp>
 #include <tessera/kv/hash_chain.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include "support/allocation_guard.hpp"

@@ -21,14 +21,12 @@ namespace kv {
 /// Requires: (1) `M::time_point`. (2) `M::first(a, b)`: whether a block of the moment `a` goes before one of `b`, a
 /// strict weak order. (3) `M::moment(now, hint, depth)`: the moment of a block that is cached from `now` on.
 /// (4) `M::joined(before, hint, now)`: the retention hint for a block that had the retention hint `before`, by the same
-/// request or another. (5) `M::used(before)`: the remaining retention hint for a cached block that is used again. (6)
-/// `M::none`: the value without a retention hint. All static and `noexcept`.
+/// request or another. (5) `M::none`: the value without a retention hint. All static and `noexcept`.
 template <class M>
 concept eviction_moment = requires(typename M::time_point t, std::size_t depth) {
   { M::first(t, t) } noexcept -> std::same_as<bool>;
   { M::moment(t, t, depth) } noexcept -> std::same_as<typename M::time_point>;
   { M::joined(t, t, t) } noexcept -> std::same_as<typename M::time_point>;
-  { M::used(t) } noexcept -> std::same_as<typename M::time_point>;
   { M::none } -> std::convertible_to<typename M::time_point>;
 };
 
@@ -45,11 +43,7 @@ class evict_by_time {
     time_point at;       ///< By its moment;
     std::uint64_t turn;  ///< for equal moments, by how long it has been cached. Values below 2^63 go before all others.
   };
-  /// The state of a block before it was used again.
-  struct place_type {
-    turn_type turn;   ///< When it would have gone.
-    time_point hint;  ///< Its retention hint.
-  };
+  using place_type = turn_type;  ///< What a block has before it is used again.
 
   /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
@@ -103,14 +97,11 @@ class evict_by_time {
   /// A block is in use again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     heap_.erase(id, before());
-    const time_point hint = subject_[id].hint;
-    subject_[id].hint = Moment::used(hint);
-    return {turn_[id], hint};
+    return turn_[id];
   }
   /// Undoes `remove`.
   void undo_remove(block_id id, place_type was) noexcept {
-    turn_[id] = was.turn;
-    subject_[id].hint = was.hint;
+    turn_[id] = was;
     heap_.push(id, before());
   }
   /// Removes the first blocks. O(out.size() log blocks).
@@ -156,27 +147,6 @@ class evict_by_time {
 namespace detail {
 
 template <clock_policy Clock>
-struct until_then {
-  using time_point = basic_time_point<Clock>;
-  static constexpr time_point none{};
-  static constexpr bool first(time_point a, time_point b) noexcept { return a < b; }
-  static constexpr time_point moment(time_point now, time_point hint, std::size_t /*depth*/) noexcept {
-    return now < hint ? hint : now;
-  }
-  static constexpr time_point joined(time_point before, time_point hint, time_point /*now*/) noexcept {
-    return before < hint ? hint : before;
-  }
-  static constexpr time_point used(time_point /*before*/) noexcept { return none; }
-  template <class Request>
-    requires requires(const Request& r) {
-      { r.keep_until } -> std::convertible_to<time_point>;
-    }
-  static constexpr time_point retention_of(const Request& r) noexcept {
-    return r.keep_until;
-  }
-};
-
-template <clock_policy Clock>
 struct used_next {
   using time_point = basic_time_point<Clock>;
   static constexpr time_point none = time_point::never();
@@ -187,7 +157,6 @@ struct used_next {
   static constexpr time_point joined(time_point before, time_point hint, time_point now) noexcept {
     return now < before && before < hint ? before : hint;
   }
-  static constexpr time_point used(time_point before) noexcept { return before; }
   template <class Request>
     requires requires(const Request& r) {
       { r.next_use } -> std::convertible_to<time_point>;
@@ -208,21 +177,9 @@ struct as_worth {
   static constexpr time_point joined(time_point before, time_point /*hint*/, time_point /*now*/) noexcept {
     return before;
   }
-  static constexpr time_point used(time_point before) noexcept { return before; }
 };
 
 }  // namespace detail
-
-/// Keeps the blocks of a request until the next turn of its session is due. `r.keep_until`, a time point, is read when
-/// its blocks are published and when it gives them back. A block goes by that time or, if it is past, by its last use,
-/// the earliest first. So without hints this is `lru`. A block kept in vain is as cold afterwards as one last used at
-/// that time.
-/// A block is kept for one use. A cached block that is used again, by that turn or by another request, is kept no
-/// longer unless a request asks again. So the blocks of an ended session are not kept. Kept is not pinned: if there is
-/// nothing else, kept blocks go as well.
-/// When to use: turns of agents with tools that answer after a predictable time (Continuum's time to live).
-template <clock_policy Clock = seconds_clock>
-using keep_until = evict_by_time<detail::until_then<Clock>>;
 
 /// Evicts first the block that will be used last: `r.next_use`, a time point, on any time line that goes on with `now`.
 /// Blocks without a stated use, or with one that has passed, go before everything else, the least recently used first.
@@ -239,7 +196,7 @@ using next_use = evict_by_time<detail::used_next<Clock>>;
 template <class Worth, clock_policy Clock = seconds_clock>
 using by_depth = evict_by_time<detail::as_worth<Worth, Clock>>;
 
-static_assert(eviction_policy<keep_until<>> && eviction_policy<next_use<>>);
+static_assert(eviction_policy<next_use<>>);
 
 }  // namespace kv
 TESSERA_NAMESPACE_END

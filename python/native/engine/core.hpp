@@ -268,6 +268,7 @@ class core {
   std::size_t live_ = 0;
 
   plan plan_{};                 ///< The latest.
+  double now_ = 0;              ///< The time that was told last.
   bool open_ = false;           ///< It has been planned, and nothing has been settled since.
   std::deque<plan> in_flight_;  ///< Those that are not settled, oldest first.
   /// What each of them runs, to learn how long that takes. All except `step` is 0 where `step_s` is.

@@ -18,6 +18,7 @@ nb::tuple core::schedule(double now, std::int64_t budget, std::int64_t max_chunk
   if (in_flight_.size() == settings_.limits.plans_in_flight) {
     throw std::runtime_error("the most steps are in flight: commit one before the next is planned");
   }
+  now_ = now;
   if (tuned_) retune();
   // Not just after another step was planned: requests that stand aside do so for one more.
   if (!open_ && (defer_prefills || !standing_.empty())) hold_prefills(defer_prefills);

@@ -179,7 +179,7 @@ class planner_of final : public planner {
 /// of groups: each further type would be compiled for each order.
 template <class Order, class Gate>
 class grouped_planner final : public planner {
-  using store = ts::kv::groups<most_groups>;
+  using store = ts::kv::groups<most_groups, silent_cache>;
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, store,
                                             tables_in_place, Gate, drafts_and_places>;
   using own_plan = typename scheduler::plan_type;
@@ -232,7 +232,7 @@ class grouped_planner final : public planner {
             .fresh = fresh == 0 ? 0 : table.size(row) - table.sent(row)};
   }
   ts::tokens longest() const override {
-    return ts::detail::grouped_ledger<request, most_groups, ts::kv::prefix_cache>::longest(scheduler_.size_limits());
+    return ts::detail::grouped_ledger<request, most_groups, silent_cache>::longest(scheduler_.size_limits());
   }
   ts::blocks held() const override { return scheduler_.device_blocks_held(); }
 
@@ -290,7 +290,7 @@ template <class Order, class Gate = ts::gate::in_line>
       return make(gate);
     }
   }
-  if (s.caching) return std::make_unique<planner_of<Order, ts::kv::prefix_cache, Gate>>(s, set, gate);
+  if (s.caching) return std::make_unique<planner_of<Order, silent_cache, Gate>>(s, set, gate);
   return std::make_unique<planner_of<Order, ts::kv::block_pool, Gate>>(s, set, gate);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/kv/cache_events.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 
 #include <cstddef>
@@ -49,7 +50,11 @@ class told_events {
   bool wanted_ = false;
 };
 
-/// A prefix cache that tells.
-using telling_cache = tessera::kv::basic_prefix_cache<tessera::kv::lru, told_events>;
+/// Which cached block goes first: without hints, the least recently used one.
+using caching_order = tessera::kv::keep_until<>;
+
+/// A prefix cache, and one that tells.
+using silent_cache = tessera::kv::basic_prefix_cache<caching_order>;
+using telling_cache = tessera::kv::basic_prefix_cache<caching_order, told_events>;
 
 }  // namespace tessera_python

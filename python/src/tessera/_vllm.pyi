@@ -8,6 +8,7 @@ groups: int
 policies: tuple[str, ...]
 state_window: int
 tenants: int
+sessions: int
 version: tuple[int, int, int]
 
 class Core:

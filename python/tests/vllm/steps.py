@@ -57,12 +57,28 @@ def refused_requests() -> dict[str, tuple[Any, str]]:
         "never fits": (stub.request("x", [5] * 1000, params()), "never_fits"),
         "unknown argument": (
             stub.request("x", [5], params(extra_args={"tessera": {"scores": 3}})),
-            "score, reasoning and tenant",
+            "is a dict of score, reasoning, tenant, session, keep_s, release",
         ),
         "a tenant of no use": (stub.request("x", [5], params(extra_args={"tessera": {"tenant": "a"}})), "no use for a"),
         "no dict": (stub.request("x", [5], params(extra_args={"tessera": 3})), "is a dict"),
         "no number": (stub.request("x", [5], params(extra_args={"tessera": {"score": "much"}})), "a score is a number"),
         "infinite": (stub.request("x", [5], params(extra_args={"tessera": {"score": float("nan")}})), "is nan"),
+        "a time of no length": (
+            stub.request("x", [5], params(extra_args={"tessera": {"keep_s": -1}})),
+            "from 0 to 1000000000",
+        ),
+        "a time of no end": (
+            stub.request("x", [5], params(extra_args={"tessera": {"keep_s": float("nan")}})),
+            "a number of seconds",
+        ),
+        "a session without a name": (
+            stub.request("x", [5], params(extra_args={"tessera": {"session": 3}})),
+            "a session is a name",
+        ),
+        "no release": (
+            stub.request("x", [5], params(extra_args={"tessera": {"release": "now"}})),
+            "release is true or false",
+        ),
         "no answer": (stub.request("x", [5], params(extra_args={"tessera": {"reasoning": 1}})), "true or false"),
     }
 

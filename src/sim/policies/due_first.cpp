@@ -6,7 +6,7 @@
 #include <tessera/fleet/layout_controller.hpp>
 #include <tessera/gate/fair_tenants.hpp>
 #include <tessera/kv/csr_tables.hpp>
-#include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/rank/program_length.hpp>
 #include <tessera/sim/cluster/controlled.hpp>
 #include <tessera/sim/cluster/turns.hpp>

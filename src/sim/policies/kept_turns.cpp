@@ -3,6 +3,7 @@
 
 #include <tessera/compose/fcfs.hpp>
 #include <tessera/kv/evict_by_time.hpp>
+#include <tessera/kv/keep_until.hpp>
 #include <tessera/kv/prefix_cache.hpp>
 #include <tessera/sim/traffic/tool_gap.hpp>
 

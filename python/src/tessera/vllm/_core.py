@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import zlib
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from tessera import _vllm
@@ -18,6 +20,9 @@ from tessera.vllm.support import block_size_of, layout_of, salt_of
 
 #: As far as the core counts.
 _many = 2**31 - 1
+
+#: Seconds for which KV can be kept: for ever, in effect.
+_long = 10**9
 
 
 def chunk_of(config: Any, requests: int, budget: int) -> int:
@@ -109,6 +114,7 @@ class Describer:
         # Named tenants have the first places; the others have the next ones, as they come.
         self.tenants = {name: place for place, name in enumerate(options.weights)}
         self.has_priorities = "priority" in (options.policy, vllm_config.scheduler_config.policy)
+        self.unnamed = count()  #: requests that are sessions of their own
         self.transfers_all = False  #: the KV connector concerns all requests
 
     def describe(self, request: Any, output: list[int], everything: list[int]) -> dict[str, Any]:
@@ -154,6 +160,9 @@ class Describer:
             "client": request.client_index,
             "adapter": 0 if request.lora_request is None else request.lora_request.lora_int_id,
             "tenant": self._tenant(own.get("tenant", "")) if self.options.policy in has_tenants else 0,
+            "session": self._session(own),
+            "keep_s": float(own.get("keep_s", 0)),
+            "is_last_turn": own.get("release", False),
             "watched": bool(
                 params.num_logprobs is not None
                 or params.prompt_logprobs is not None
@@ -197,8 +206,9 @@ class Describer:
                 own = json.loads(own)
             except ValueError:
                 raise ValueError(f'extra_args["tessera"] is no JSON: {own!r:.80}') from None
-        if not isinstance(own, dict) or not own.keys() <= {"score", "reasoning", "tenant"}:
-            raise ValueError(f'extra_args["tessera"] is a dict of score, reasoning and tenant, not {own!r:.80}')
+        keys = ("score", "reasoning", "tenant", "session", "keep_s", "release")
+        if not isinstance(own, dict) or not own.keys() <= set(keys):
+            raise ValueError(f'extra_args["tessera"] is a dict of {", ".join(keys)}, not {own!r:.80}')
         if isinstance(own.get("score", 0), (bool, str)):
             raise ValueError(f"a score is a number, not {own['score']!r:.80}")
         if not isinstance(own.get("reasoning", True), bool):
@@ -207,9 +217,23 @@ class Describer:
             raise ValueError(f"the policy {self.options.policy} has no use for a score")
         if "tenant" in own and self.options.policy not in has_tenants:
             raise ValueError(f"the policy {self.options.policy} has no use for a tenant")
-        if not isinstance(own.get("tenant", ""), str):
-            raise ValueError(f"a tenant is a name, not {own['tenant']!r}")
+        for name in ("tenant", "session"):
+            if not isinstance(own.get(name, ""), str):
+                raise ValueError(f"a {name} is a name, not {own[name]!r:.80}")
+        if not isinstance(own.get("release", False), bool):
+            raise ValueError(f"release is true or false, not {own['release']!r:.80}")
+        keep_s = own.get("keep_s", 0)
+        if isinstance(keep_s, bool) or not isinstance(keep_s, (int, float)) or not 0 <= keep_s <= _long:
+            raise ValueError(f"keep_s is a number of seconds from 0 to {_long}, not {keep_s!r:.80}")
         return own
+
+    def _session(self, own: dict[str, Any]) -> int:
+        """The number of the session that a request names. A request that names none, and says that its KV is of no
+        more use, is a session of its own. 0: none. Two sessions with one number only keep KV for too long or too
+        short."""
+        if "session" in own:
+            return 1 + zlib.crc32(own["session"].encode()) % _vllm.sessions
+        return 1 + next(self.unnamed) % _vllm.sessions if own.get("release", False) else 0
 
     def _tenant(self, name: str) -> int:
         """The place of a tenant; all tenants that come when none is left share the last one."""
