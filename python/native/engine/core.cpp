@@ -304,8 +304,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.kv_session = std::min(get<std::uint32_t>(description, "session"), caching_order::last_session);
   r.is_last_turn = get<bool>(description, "is_last_turn");
   r.keep_s = get<double>(description, "keep_s");
-  r.keep_until = {};
-  r.releases_kv = false;
+  r.state_hints(now, false);
   r.has_stops = !r.stops.empty();
   r.watched = get<bool>(description, "watched");
   r.repetitive = get<bool>(description, "repetitive");
@@ -474,7 +473,7 @@ void core::cancel(std::uint32_t slot) {
   r.dead = true;
   --live_;
   if (r.loading) ++unwanted_;
-  r.says_what_is_kept(now_);
+  r.state_hints(now_, true);
   (void)planner_->cancel(r);
   retire(r);
   if (r.loading) reclaim();

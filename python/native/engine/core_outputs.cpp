@@ -105,7 +105,7 @@ nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome&
   if (end == ending::none) return output;
 
   o.finished = true;
-  r.says_what_is_kept(now);
+  r.state_hints(now, true);
   const nb::object& reason = end == ending::length       ? words_.reason_length
                              : end == ending::repetition ? words_.reason_repetition
                                                          : words_.reason_stop;

@@ -60,17 +60,18 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   float score = 0;
   ts::tokens expected_output{};
 
-  // For the prefix cache. What it is to do with its KV is said when it ends.
+  // For the prefix cache.
   ts::time_point keep_until{};
   std::uint32_t kv_session = 0;
   bool releases_kv = false;
   bool is_last_turn = false;  ///< Its session has no other turn.
   double keep_s = 0;          ///< For so long its KV is kept after its end.
 
-  /// It ends at that time.
-  void says_what_is_kept(double now) noexcept {
-    if (keep_s > 0) keep_until = ts::time_point::at_seconds(now + keep_s);
-    releases_kv = is_last_turn;
+  /// What the prefix cache does with its KV, said when it comes and again when it ends: what a window has passed is
+  /// given back in between.
+  void state_hints(double now, bool ends) noexcept {
+    keep_until = keep_s > 0 ? ts::time_point::at_seconds(now + keep_s) : ts::time_point{};
+    releases_kv = ends && is_last_turn;
   }
   ts::token_pacer pacer{};
 
