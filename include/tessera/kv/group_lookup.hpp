@@ -14,7 +14,22 @@
 /// Lookup of the blocks of a group of layers in the store that all groups share.
 
 TESSERA_NAMESPACE_BEGIN
-namespace kv::detail {
+namespace kv {
+
+/// The name of group `g`'s block in the shared store of `kv::groups`, and in its events: the same tokens are different
+/// KV in another group. With 64 bits, the name of a name is the hash again. O(1).
+template <class Hash>
+[[nodiscard]] Hash named_in(std::size_t g, Hash hash) noexcept {
+  if (g == 0) return hash;
+  const std::uint64_t salt = detail::scramble(g);
+  if constexpr (std::is_same_v<Hash, hash128>) {
+    return {hash.low ^ salt, hash.high + salt};
+  } else {
+    return hash ^ salt;
+  }
+}
+
+namespace detail {
 
 /// The first of a group's blocks that is needed to continue after `n` tokens, which are whole blocks.
 [[nodiscard]] inline std::size_t needed_from(const group& of, tokens n) noexcept {
@@ -51,18 +66,6 @@ namespace kv::detail {
   const bool passed_by_drafts = drafted && of.spare != 0;
   return passed_by_drafts || of.block_size * static_cast<std::int64_t>(end) == computed ? end - 1 : end;
 }
-/// The name of a group's block in the shared store: the same tokens are different KV in another group.
-template <class Hash>
-[[nodiscard]] Hash named_in(std::size_t g, Hash hash) noexcept {
-  if (g == 0) return hash;
-  const std::uint64_t salt = scramble(g);
-  if constexpr (std::is_same_v<Hash, hash128>) {
-    return {hash.low ^ salt, hash.high + salt};
-  } else {
-    return hash ^ salt;
-  }
-}
-
 /// A callback that does nothing.
 struct no_callback {
   template <class Ids>
@@ -120,5 +123,6 @@ void prepare_next(const Store& store, std::size_t g, std::span<const Hash> hashe
   }
 }
 
-}  // namespace kv::detail
+}  // namespace detail
+}  // namespace kv
 TESSERA_NAMESPACE_END

@@ -181,13 +181,13 @@ class groups {
       std::size_t known = 0;
       for (detail::prepare(store_, g, all, 0); known != all.size(); ++known) {
         detail::prepare_next(store_, g, all, known);
-        if (!store_.knows(detail::named_in(g, all[known]))) break;
+        if (!store_.knows(named_in(g, all[known]))) break;
       }
       n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
     }
     if (full_ != Groups && n != tokens{}) {
       const hash_type last =
-          detail::named_in(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
+          named_in(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
       block_id id = no_index;
       if (store_.match({&last, 1}, {&id, 1}) == 1 && followed_[id]) parting = n;
     }
@@ -235,7 +235,7 @@ class groups {
       for (std::size_t i = 0; i != end; ++i) {
         ids[i] = no_index;
         if (i < first) continue;
-        const hash_type h = detail::named_in(g, hashes[g][i]);
+        const hash_type h = named_in(g, hashes[g][i]);
         const std::size_t found = store_.match({&h, 1}, ids.subspan(i, 1));
         TESSERA_ASSERT(found == 1, "a prefix that was not matched");
         static_cast<void>(found);
@@ -380,10 +380,10 @@ class groups {
       const std::size_t from = i;
       for (; i < end; ++i, ++n) {
         detail::prepare_next(store_, g, all, i);
-        const hash_type h = detail::named_in(g, all[i]);
+        const hash_type h = named_in(g, all[i]);
         if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that takes a block's place in its
                                                                         // sequence
-          static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? detail::named_in(g, all[i - 1]) : hash_type{}));
+          static_cast<void>(store_.publish(ids[i], h, i, i != 0 ? named_in(g, all[i - 1]) : hash_type{}));
         } else {
           static_cast<void>(store_.publish(ids.subspan(i, 1), std::span<const hash_type>{&h, 1}, 0));
         }

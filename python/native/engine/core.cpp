@@ -3,6 +3,7 @@
 #include "core.hpp"
 #include "objects.hpp"
 
+#include <tessera/kv/group_lookup.hpp>
 #include <tessera/kv/hash_chain.hpp>
 
 #include <nanobind/stl/tuple.h>
@@ -415,41 +416,49 @@ void core::note_events() {
   for (const told_events::event& e : events->waiting()) {
     if (e.what == kind::cleared) {
       told_.append(nb::make_tuple("cleared"));
+      group_of_.clear();
       continue;
     }
     if (!e.block.only) continue;
     if (e.what == kind::removed) {
-      told_.append(nb::make_tuple("removed", e.block.hash));
+      const auto known = group_of_.find(e.block.hash);
+      const std::size_t group = known == group_of_.end() ? 0 : known->second;
+      if (known != group_of_.end()) group_of_.erase(known);
+      told_.append(nb::make_tuple("removed", ts::kv::named_in(group, e.block.hash), group));
       continue;
     }
-    request& r = filler_of(e.block);
-    write_tokens(r);
+    const auto [filler, group] = filler_of(e.block);
+    if (group != 0) group_of_[e.block.hash] = group;
+    write_tokens(*filler);
     const auto first = static_cast<Py_ssize_t>(e.block.depth * size);
-    nb::object tokens = stolen(PyList_GetSlice(r.everything, first, first + static_cast<Py_ssize_t>(size)));
-    nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(e.block.parent);
-    told_.append(nb::make_tuple("stored", e.block.hash, std::move(parent), std::move(tokens), nb::borrow(r.object)));
+    nb::object tokens = stolen(PyList_GetSlice(filler->everything, first, first + static_cast<Py_ssize_t>(size)));
+    nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(ts::kv::named_in(group, e.block.parent));
+    told_.append(nb::make_tuple("stored", ts::kv::named_in(group, e.block.hash), group, std::move(parent), std::move(tokens),
+                                nb::borrow(filler->object)));
   }
   events->forget();
 }
 
-/// The request that has filled a block. Several may have its tokens: it is the one that has the block, or has had it
-/// and has ended.
-request& core::filler_of(const told_events::block& b) {
-  const auto first = filled_by_.lower_bound({b.hash, 0});
-  if (first == filled_by_.end() || first->first != b.hash) {
-    throw std::runtime_error("no request has filled a cached block");
-  }
-  request* ended = nullptr;
-  for (auto it = first; it != filled_by_.end() && it->first == b.hash; ++it) {
-    request& r = at(it->second);
-    if (r.state().row == ts::no_index) {
-      if (ended == nullptr || r.dead) ended = &r;
-      continue;
+/// The request that has filled a block, and the group that the block is of. Several may have its tokens: it is the one
+/// that has the block, or has had it and has ended.
+std::pair<request*, std::size_t> core::filler_of(const told_events::block& b) {
+  for (std::size_t group = 0; group != settings_.windows.size(); ++group) {
+    const std::uint64_t name = ts::kv::named_in(group, b.hash);
+    const auto first = filled_by_.lower_bound({name, 0});
+    if (first == filled_by_.end() || first->first != name) continue;
+    request* ended = nullptr;
+    for (auto it = first; it != filled_by_.end() && it->first == name; ++it) {
+      request& r = at(it->second);
+      if (r.state().row == ts::no_index) {
+        if (ended == nullptr || r.dead) ended = &r;
+        continue;
+      }
+      const std::span<const ts::kv::block_id> blocks = planner_->row(group, r.state().row, 0).blocks;
+      if (b.depth < blocks.size() && blocks[b.depth] == b.block) return {&r, group};
     }
-    const std::span<const ts::kv::block_id> blocks = planner_->row(0, r.state().row, 0).blocks;
-    if (b.depth < blocks.size() && blocks[b.depth] == b.block) return r;
+    return {ended != nullptr ? ended : &at(first->second), group};
   }
-  return ended != nullptr ? *ended : at(first->second);
+  throw std::runtime_error("no request has filled a cached block");
 }
 
 void core::note_loads() {

@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -108,8 +109,9 @@ class core {
   /// All its outputs are gone.
   void forget_outputs();
 
-  /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its parent's or None,
-  /// tokens, request), ("removed", hash), ("cleared",). Names that two blocks have are told of once. To be asked after
+  /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, its group, its
+  /// parent's hash or None, tokens, request), ("removed", hash, its group), ("cleared",). What two blocks of a group
+  /// have is told of once. To be asked after
   /// each `update`, while it is known which request has filled a block.
   nb::list events();
 
@@ -185,7 +187,7 @@ class core {
   void lose(request& r);
   void note_loss(request& r);
   void note_events();
-  request& filler_of(const told_events::block& b);
+  std::pair<request*, std::size_t> filler_of(const told_events::block& b);
   [[nodiscard]] bool repeats_last_step() const;
   [[nodiscard]] bool carry_over();
   nb::tuple hand_out(nb::list fresh, nb::object resumed, nb::object all_tokens, nb::object blocks, nb::object computed,
@@ -234,6 +236,7 @@ class core {
   /// If it tells: names of blocks, and slots of those with their tokens. Ordered, as many requests can share a name and
   /// each must be found among them.
   std::set<std::pair<std::uint64_t, std::uint32_t>> filled_by_;
+  std::unordered_map<std::uint64_t, std::size_t> group_of_;  ///< The groups of blocks that were told of; not there: 0.
   nb::list told_;
   std::size_t kept_ = 0;            ///< Ended and suspended: KV for other engines, and a step under way has them.
   std::size_t loading_ = 0;         ///< Requests with KV on its way, or that has come and they have not gone on,

@@ -179,7 +179,7 @@ class planner_of final : public planner {
 /// of groups: each further type would be compiled for each order.
 template <class Order, class Gate>
 class grouped_planner final : public planner {
-  using store = ts::kv::groups<most_groups, silent_cache>;
+  using store = ts::kv::groups<most_groups, telling_cache>;
   using scheduler = ts::iteration_scheduler<request, Order, ts::preempt::recompute, ts::admit::watermark, store,
                                             tables_in_place, Gate, drafts_and_places>;
   using own_plan = typename scheduler::plan_type;
@@ -194,7 +194,9 @@ class grouped_planner final : public planner {
                     .draft = {{}, s.limits.block_size, s.pads},
                     .least_left = s.least_left,
                     .keep_draft_blocks = true}},
-        set_{set} {}
+        set_{set} {
+    if (s.tells) scheduler_.cache_events().listen();
+  }
 
   ts::status submit(request& r, time_point now) override { return scheduler_.submit(r, now); }
   plan next(time_point now, const ts::step_limits& limits) override {
@@ -218,6 +220,7 @@ class grouped_planner final : public planner {
   ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }
   void retune(request& r) override { retune_request(scheduler_, r); }
   encoder_outputs* encoder() override { return encoder_of(scheduler_.gate()); }
+  told_events* events() override { return &scheduler_.cache_events(); }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
@@ -232,7 +235,7 @@ class grouped_planner final : public planner {
             .fresh = fresh == 0 ? 0 : table.size(row) - table.sent(row)};
   }
   ts::tokens longest() const override {
-    return ts::detail::grouped_ledger<request, most_groups, silent_cache>::longest(scheduler_.size_limits());
+    return ts::detail::grouped_ledger<request, most_groups, telling_cache>::longest(scheduler_.size_limits());
   }
   ts::blocks held() const override { return scheduler_.device_blocks_held(); }
 

@@ -19,7 +19,9 @@ class Listener(EventPublisher):
     latest: Listener
 
     def __init__(self, **config: Any) -> None:
-        self.blocks: dict[int, tuple[tuple[int, ...], Any, Any]] = {}  #: by name: tokens up to its end, adapter, salt
+        #: By group and name: tokens up to its end, adapter, salt.
+        self.blocks: dict[tuple[int, int], tuple[tuple[int, ...], Any, Any]] = {}
+        self.ends: dict[int, tuple[tuple[int, ...], Any, Any]] = {}  #: the same of all names that have been told
         self.removed = self.cleared = self.stored = 0
         self.most = 0
         Listener.latest = self
@@ -31,7 +33,7 @@ class Listener(EventPublisher):
             elif isinstance(event, BlockRemoved):
                 assert event.medium == "GPU"
                 for name in event.block_hashes:
-                    del self.blocks[name]  # it was told of
+                    del self.blocks[event.group_idx, name]  # it was told of
                     self.removed += 1
             else:
                 assert isinstance(event, AllBlocksCleared)
@@ -44,32 +46,46 @@ class Listener(EventPublisher):
         before: tuple[int, ...] = ()
         salt = None
         if event.parent_block_hash is not None:
-            before, adapter, salt = self.blocks[event.parent_block_hash]  # it is there
+            before, adapter, salt = self.ends[event.parent_block_hash]
             assert adapter == event.lora_name
+            looks_at_all = event.kv_cache_spec_kind == "full_attention"
+            assert not looks_at_all or (event.group_idx, event.parent_block_hash) in self.blocks
         elif event.extra_keys is not None:
             assert len(event.extra_keys) == len(event.block_hashes)
             salt = (event.extra_keys[0] or ())[event.lora_name is not None :] or None
         for i, name in enumerate(event.block_hashes):
-            assert name not in self.blocks, "it is told twice"
+            assert (event.group_idx, name) not in self.blocks, "it is told twice"
             before += tuple(event.token_ids[i * stub.block_size : (i + 1) * stub.block_size])
-            self.blocks[name] = (before, event.lora_name, salt)
+            self.blocks[event.group_idx, name] = self.ends[name] = (before, event.lora_name, salt)
             self.stored += 1
         self.most = max(self.most, len(self.blocks))
 
     def known(self) -> set[tuple[tuple[int, ...], Any, Any]]:
         return set(self.blocks.values())
 
-    def match(self, prompt: list[int], adapter: str | None, salt: str | None) -> int:
-        """Tokens of a prompt that the engine has."""
-        known = self.known()
-        n = 0
-        name = None if salt is None else (salt,)
-        while (tuple(prompt[: n + stub.block_size]), adapter, name) in known and n + stub.block_size <= len(prompt):
-            n += stub.block_size
-        return n
+    def match(self, prompt: list[int], adapter: str | None, salt: str | None, windows: tuple[int, ...]) -> int:
+        """Tokens of a prompt that the engine has, in all groups."""
+        size, name = stub.block_size, None if salt is None else (salt,)
+        has = [{text for (g, _), text in self.blocks.items() if g == group} for group in range(len(windows))]
+        known = [
+            [(tuple(prompt[:end]), adapter, name) in of for end in range(size, len(prompt) + 1, size)] for of in has
+        ]
+        for n in range(len(prompt) // size, 0, -1):
+            if all(all(known[g][first_needed(w, n * size) : n]) for g, w in enumerate(windows)):
+                return n * size
+        return 0
 
     def shutdown(self) -> None:
         pass
+
+
+def first_needed(window: int, n: int) -> int:
+    """The first block that is needed to go on after `n` tokens."""
+    if window == stub.an_aligned:
+        return n // stub.block_size - 1
+    if window < 0:
+        return n // -window * -window // stub.block_size
+    return max(n - window + 1, 0) // stub.block_size if window else 0
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +111,7 @@ class Watched(stub.Runner):
                 _, _, _, _, salt = self.arrivals[new.req_id]
                 lora = None if new.lora_request is None else new.lora_request.name
                 tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
-                told = listener.match(tokens, lora, salt)
+                told = listener.match(tokens, lora, salt, self.windows or (0,))
                 assert new.num_computed_tokens <= told
                 self.hits += 1
                 # The last token of a prompt is computed anew.
@@ -103,6 +119,35 @@ class Watched(stub.Runner):
                     most = (len(tokens) - 1) // stub.block_size * stub.block_size
                     assert new.num_computed_tokens == min(told, most)
         return super().run(step)
+
+
+kinds = {
+    "a window": (40,),
+    "a window and all": (40, 0),
+    "chunks and all, four groups": (-48, -48, -48, 0),
+    "all and a state": (0, stub.an_aligned),
+}
+
+
+@pytest.mark.parametrize("in_flight", [1, 2])
+@pytest.mark.parametrize("troubled", [False, True], ids=["calm", "troubled"])
+@pytest.mark.parametrize("kind", kinds)
+def test_groups(kind: str, troubled: bool, in_flight: int) -> None:
+    windows = kinds[kind]
+    load = stub.Load(seed=3)
+    made = listened(stub.config(tessera={"policy": "fcfs"}, async_scheduling=in_flight == 2))
+    blocks = 60 * len(windows)
+    s = stub.scheduler(
+        stub.Scheduler, made, blocks=blocks, kv=stub.memory(blocks, windows), include_finished_set=True
+    )
+    assert type(s) is stub.Scheduler
+    listener = Listener.latest
+    runner = Watched(blocks, windows=windows, zeroes=stub.an_aligned in windows)
+    runner.exact = False
+    runner.arrivals = {r[0]: r for r in load.requests()}
+    test_stub.check(test_stub.drive(s, runner, load, troubled, in_flight), load)
+    assert runner.hits > 0 and listener.stored > 100 and listener.removed > 50
+    assert {group for group, _ in listener.blocks} <= set(range(len(windows))) and listener.most < blocks
 
 
 @pytest.mark.parametrize("adapters", [0, 2], ids=["", "adapters"])
@@ -185,8 +230,11 @@ class Kept(EventPublisher):
         pass
 
 
+@pytest.mark.parametrize("windows", [(0,), (40,), (40, 0), (0, 24)], ids=str)
 @pytest.mark.parametrize("latent", [False, True], ids=["", "latent"])
-def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch, latent: bool) -> None:
+def test_each_is_told_as_vllm_tells_it(
+    monkeypatch: pytest.MonkeyPatch, latent: bool, windows: tuple[int, ...]
+) -> None:
     """One request after the other: salts, adapters, sessions, and such that want to hear what was there already."""
     monkeypatch.setitem(Factory._registry, "zmq", Kept)
     shared = [*range(3, 51)]
@@ -199,9 +247,9 @@ def test_each_is_told_as_vllm_tells_it(monkeypatch: pytest.MonkeyPatch, latent: 
         asked.append((str(i), prompt, params, 0, [None, "salt"][i % 5 == 1], [0, 0, 1, 2][i % 4], f"session {i % 2}"))
     told = []
     for cls, tessera in ((stub.OwnScheduler, None), (stub.Scheduler, {})):
-        kv = stub.memory(4000, latent=latent)
+        kv = stub.memory(4000, windows, latent=latent)
         s = stub.scheduler(cls, listened(stub.config(tessera=tessera, adapters=2)), blocks=4000, kv=kv)
-        runner = stub.Runner(4000, adapters=2)
+        runner = stub.Runner(4000, adapters=2, windows=windows)
         for *one, session in asked:
             s.add_request(stub.request(*one, session_id=session))
             while s.has_requests():

@@ -10,16 +10,17 @@ import pytest
 import stub
 
 
-def told(cls: type, second: bool, caching: bool) -> list[Any]:
+def told(cls: type, second: bool, caching: bool, windows: tuple[int, ...]) -> list[Any]:
     """Serves a load, and checks what is told of blocks by the lists of blocks in the steps. Returns what is told of the
     operations of each step."""
     made = stub.config(tessera={} if cls is stub.Scheduler else None, second=second, caching=caching)
     made.observability_config = copy.copy(made.observability_config)
     for name, value in {"kv_cache_metrics": True, "kv_cache_metrics_sample": 1.0, "enable_mfu_metrics": True}.items():
         object.__setattr__(made.observability_config, name, value)
-    s = stub.scheduler(cls, made, blocks=40, log_stats=True)
+    blocks = 40 if len(windows) == 1 else 140
+    s = stub.scheduler(cls, made, blocks=blocks, log_stats=True, kv=stub.memory(blocks, windows))
     assert type(s) is cls
-    runner = stub.Runner(40, second)
+    runner = stub.Runner(blocks, second, windows=windows)
     evicted, performed, found = [], [], 0
     hits: dict[int, int] = {}  # of each block since it was taken
     gone: list[int] = []  # the same of those that were given up
@@ -34,12 +35,14 @@ def told(cls: type, second: bool, caching: bool) -> list[Any]:
             step = s.schedule()
             for new in step.scheduled_new_reqs:
                 here = new.num_computed_tokens // stub.block_size
-                for block in new.block_ids[0][:here]:
-                    hits[block] += 1
-                takes(new.block_ids[0][here:])
+                for block_ids in new.block_ids:
+                    for block in filter(None, block_ids[:here]):  # 0: a window has passed it
+                        hits[block] += 1
+                    takes(block_ids[here:])
                 found += here
-            for blocks in step.scheduled_cached_reqs.new_block_ids:
-                takes(blocks[0] if blocks is not None else [])
+            for groups in step.scheduled_cached_reqs.new_block_ids:
+                for block_ids in groups or ():
+                    takes(block_ids)
             for outputs in s.update_from_output(step, runner.run(step)).values():
                 if outputs.scheduler_stats is not None:
                     evicted += outputs.scheduler_stats.kv_cache_eviction_events
@@ -55,8 +58,9 @@ def told(cls: type, second: bool, caching: bool) -> list[Any]:
 
 @pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
-def test_beside_vllm(second: bool, caching: bool) -> None:
-    theirs, ours = (told(cls, second, caching) for cls in (stub.OwnScheduler, stub.Scheduler))
+@pytest.mark.parametrize("windows", [(0,), (40, 0)], ids=["one group", "two groups"])
+def test_beside_vllm(windows: tuple[int, ...], second: bool, caching: bool) -> None:
+    theirs, ours = (told(cls, second, caching, windows) for cls in (stub.OwnScheduler, stub.Scheduler))
     assert any(performed is not None and performed.num_flops_per_gpu > 0 for performed in ours)
     # With a cache, they need not evict the same blocks.
     assert caching or ours == theirs

@@ -41,6 +41,7 @@ from vllm.v1.kv_cache_interface import (
     SlidingWindowMLASpec,
     SlidingWindowSpec,
     get_kv_cache_spec_kind,
+    get_kv_cache_spec_sliding_window,
 )
 from vllm.v1.metrics.stats import PrefixCacheStats, SchedulerStats
 from vllm.v1.request import Request, RequestStatus
@@ -225,9 +226,10 @@ def drafts_of_batch(vllm_config: Any) -> list[int]:
     )
 
 
-def kind_of(spec: Any) -> str:
-    """What vLLM calls the kind of a group's layers, in KV events."""
-    return str(get_kv_cache_spec_kind(spec).value)
+def kind_of(spec: Any) -> dict[str, Any]:
+    """What vLLM says of a group's layers in KV events."""
+    window = get_kv_cache_spec_sliding_window(spec)
+    return {"kv_cache_spec_kind": get_kv_cache_spec_kind(spec).value, "kv_cache_spec_sliding_window": window}
 
 
 def groups_of(vllm_config: Any, windows: list[int], in_chunks: frozenset[int] = frozenset()) -> Any:

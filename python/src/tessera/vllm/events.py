@@ -20,16 +20,17 @@ class Events:
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
         self.block_size = block_size
-        (group,) = kv_cache_config.kv_cache_groups
-        self.kind = api.kind_of(group.kv_cache_spec)
+        self.kinds = [api.kind_of(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
         self.found_again: list[Any] = []  #: of requests that want to have that told, too
 
     def found(self, request: Any, names: list[int]) -> None:
         """A request has begun with these blocks, which were there already."""
-        record = self._stored(names[0], None, request._all_token_ids[: len(names) * self.block_size], request)
-        record.block_hashes = names
-        record.extra_keys += [self._keys(request, is_first=False)] * (len(names) - 1)
-        self.found_again.append(record)
+        tokens = request._all_token_ids[: len(names) * self.block_size]
+        for group in range(len(self.kinds)):
+            record = self._stored(names[0], group, None, tokens, request)
+            record.block_hashes = names
+            record.extra_keys += [self._keys(request, is_first=False)] * (len(names) - 1)
+            self.found_again.append(record)
 
     def publish(self, others: Any = ()) -> None:
         """What has happened since the last time; `others`: of a connector's."""
@@ -40,28 +41,31 @@ class Events:
 
     def _records(self, told: list[tuple[Any, ...]]) -> list[Any]:
         records: list[Any] = []
-        chain: tuple[Any, Any] | None = None  # the block and the request that the latest record ends with
+        chain: tuple[Any, ...] | None = None  # the block, group and request that the latest record ends with
         for what, *rest in told:
             if what == "stored":
-                name, parent, tokens, request = rest
-                if parent is not None and chain is not None and chain == (parent, request.request_id):
+                name, group, parent, tokens, request = rest
+                if parent is not None and chain == (parent, group, request.request_id):
                     records[-1].block_hashes.append(name)
                     records[-1].token_ids.extend(tokens)
                     records[-1].extra_keys.append(self._keys(request, is_first=False))
                 else:
-                    records.append(self._stored(name, parent, tokens, request))
-                chain = (name, request.request_id)
+                    records.append(self._stored(name, group, parent, tokens, request))
+                chain = (name, group, request.request_id)
                 continue
             chain = None
             if what == "cleared":
                 records.append(api.AllBlocksCleared())
-            elif records and type(records[-1]) is api.BlockRemoved:
-                records[-1].block_hashes.append(rest[0])
+                continue
+            name, group = rest
+            latest = records[-1] if records else None
+            if type(latest) is api.BlockRemoved and latest.group_idx == group:
+                latest.block_hashes.append(name)
             else:
-                records.append(_make_removed(block_hashes=[rest[0]], medium=api.MEDIUM_GPU, group_idx=0))
+                records.append(_make_removed(block_hashes=[name], medium=api.MEDIUM_GPU, group_idx=group))
         return records
 
-    def _stored(self, name: int, parent: int | None, tokens: list[int], request: Any) -> Any:
+    def _stored(self, name: int, group: int, parent: int | None, tokens: list[int], request: Any) -> Any:
         adapter = request.lora_request
         return _make_stored(
             block_hashes=[name],
@@ -72,8 +76,8 @@ class Events:
             medium=api.MEDIUM_GPU,
             lora_name=None if adapter is None else adapter.name,
             extra_keys=[self._keys(request, is_first=parent is None)],
-            group_idx=0,
-            kv_cache_spec_kind=self.kind,
+            group_idx=group,
+            **self.kinds[group],
             session_id=getattr(request, "session_id", None),
         )
 

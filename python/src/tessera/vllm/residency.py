@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 
@@ -22,15 +23,17 @@ class Residency:
         self.collector = collector
         self.caching = caching
 
-    def starts(self, block_ids: list[int], here: int) -> None:
-        """A request takes these blocks; the first `here` of them are found in the prefix cache."""
-        for block_id in block_ids[:here]:
-            self.collector.on_block_accessed(_Block(block_id))
-        self.takes(block_ids[here:])
+    def starts(self, groups: Iterable[list[int]], here: int) -> None:
+        """A request takes these blocks. The first `here` of each group are found in the prefix cache, except those that
+        no later token needs: 0 stands for them."""
+        for block_ids in groups:
+            for block_id in filter(None, block_ids[:here]):
+                self.collector.on_block_accessed(_Block(block_id))
+            self.takes([block_ids[here:]])
 
-    def takes(self, block_ids: Iterable[int]) -> None:
+    def takes(self, groups: Iterable[list[int]]) -> None:
         """What was in these blocks is given up, and a request fills them anew."""
-        for block_id in block_ids:
+        for block_id in filter(None, chain.from_iterable(groups)):
             block = _Block(block_id)
             if self.caching:
                 self.collector.on_block_evicted(block)
@@ -40,4 +43,4 @@ class Residency:
         """Requests that go on take these blocks. Those that start anew are told of by `starts`."""
         for request_id, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
             if blocks is not None and request_id not in cached.resumed_req_ids:
-                self.takes(blocks[0])
+                self.takes(blocks)

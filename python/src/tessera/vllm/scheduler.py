@@ -332,7 +332,7 @@ class Scheduler(Grammars, Drafts):
         """KV comes and goes beside a step."""
         if self.residency is not None:
             for _, block_ids, here in self.core.loads():
-                self.residency.starts(block_ids[0], here)
+                self.residency.starts(block_ids, here)
         self.transfers.planned(output, fresh, self.by_id)
         failed, self.transfers.no_answer = self.transfers.no_answer, []
         for request, reason in failed:
@@ -363,7 +363,7 @@ class Scheduler(Grammars, Drafts):
                 has_come = request.request_id in self.transfers.fetched
                 here, external = self.transfers.starts(request.request_id, first)
             if self.residency is not None and not has_come:
-                self.residency.starts(block_ids[0], here // self.block_size)
+                self.residency.starts(block_ids, here // self.block_size)
             if self.log_stats:
                 request.record_event(api.EngineCoreEventType.SCHEDULED, now)
                 if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
