@@ -430,11 +430,9 @@ void core::note_events() {
     const auto [filler, group] = filler_of(e.block);
     if (group != 0) group_of_[e.block.hash] = group;
     write_tokens(*filler);
-    const auto first = static_cast<Py_ssize_t>(e.block.depth * size);
-    nb::object tokens = stolen(PyList_GetSlice(filler->everything, first, first + static_cast<Py_ssize_t>(size)));
     nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(ts::kv::named_in(group, e.block.parent));
-    told_.append(nb::make_tuple("stored", ts::kv::named_in(group, e.block.hash), group, std::move(parent), std::move(tokens),
-                                nb::borrow(filler->object)));
+    told_.append(nb::make_tuple("stored", ts::kv::named_in(group, e.block.hash), group, std::move(parent),
+                                e.block.depth * size, nb::borrow(filler->object)));
   }
   events->forget();
 }

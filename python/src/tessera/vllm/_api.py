@@ -26,7 +26,7 @@ from vllm.logger import init_logger
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.encoder_budget import MultiModalBudget
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
-from vllm.v1.core.kv_cache_utils import KVCacheBlock
+from vllm.v1.core.kv_cache_utils import KVCacheBlock, generate_block_hash_extra_keys, to_event_extra_keys
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.interface import PauseState, SchedulerInterface
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
@@ -106,6 +106,7 @@ __all__ = [
     "connectors_by_request",
     "connectors_of",
     "drafts_of_batch",
+    "event_keys",
     "groups_of",
     "hash_ahead",
     "init_logger",
@@ -130,6 +131,7 @@ __all__ = [
     "stages",
     "supports_hma",
     "tells_errors",
+    "tells_lookahead",
     "tested",
     "tokenizer_of",
     "version",
@@ -230,6 +232,17 @@ def kind_of(spec: Any) -> dict[str, Any]:
     """What vLLM says of a group's layers in KV events."""
     window = get_kv_cache_spec_sliding_window(spec)
     return {"kv_cache_spec_kind": get_kv_cache_spec_kind(spec).value, "kv_cache_spec_sliding_window": window}
+
+
+#: Whether a KV event can say the tokens behind a block that its name covers.
+tells_lookahead = "lookahead_token_ids" in BlockStored.__struct_fields__
+
+
+def event_keys(request: Any, first: int, end: int) -> tuple[Any, ...] | None:
+    """What tells these tokens of a request from the same ones of others: its adapter, salt and images, as in vLLM's KV
+    events."""
+    keys = to_event_extra_keys([generate_block_hash_extra_keys(request, first, end, 0)[0]])
+    return keys[0] if keys else None
 
 
 def groups_of(vllm_config: Any, windows: list[int], in_chunks: frozenset[int] = frozenset()) -> Any:

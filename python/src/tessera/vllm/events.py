@@ -20,16 +20,16 @@ class Events:
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
         self.block_size = block_size
+        self.ahead = api.hash_ahead(vllm_config)
         self.kinds = [api.kind_of(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
         self.found_again: list[Any] = []  #: of requests that want to have that told, too
 
     def found(self, request: Any, names: list[int]) -> None:
         """A request has begun with these blocks, which were there already."""
-        tokens = request._all_token_ids[: len(names) * self.block_size]
         for group in range(len(self.kinds)):
-            record = self._stored(names[0], group, None, tokens, request)
-            record.block_hashes = names
-            record.extra_keys += [self._keys(request, is_first=False)] * (len(names) - 1)
+            record = self._stored(group, None, request)
+            for i, name in enumerate(names):
+                self._add(record, name, i * self.block_size, request)
             self.found_again.append(record)
 
     def publish(self, others: Any = ()) -> None:
@@ -44,13 +44,10 @@ class Events:
         chain: tuple[Any, ...] | None = None  # the block, group and request that the latest record ends with
         for what, *rest in told:
             if what == "stored":
-                name, group, parent, tokens, request = rest
-                if parent is not None and chain == (parent, group, request.request_id):
-                    records[-1].block_hashes.append(name)
-                    records[-1].token_ids.extend(tokens)
-                    records[-1].extra_keys.append(self._keys(request, is_first=False))
-                else:
-                    records.append(self._stored(name, group, parent, tokens, request))
+                name, group, parent, first, request = rest
+                if parent is None or chain != (parent, group, request.request_id):
+                    records.append(self._stored(group, parent, request))
+                self._add(records[-1], name, first, request)
                 chain = (name, group, request.request_id)
                 continue
             chain = None
@@ -65,28 +62,32 @@ class Events:
                 records.append(_make_removed(block_hashes=[name], medium=api.MEDIUM_GPU, group_idx=group))
         return records
 
-    def _stored(self, name: int, group: int, parent: int | None, tokens: list[int], request: Any) -> Any:
+    def _stored(self, group: int, parent: int | None, request: Any) -> Any:
+        """A record without blocks."""
         adapter = request.lora_request
         return _make_stored(
-            block_hashes=[name],
+            block_hashes=[],
             parent_block_hash=parent,
-            token_ids=tokens,
+            token_ids=[],
             block_size=self.block_size,
             lora_id=None if adapter is None else adapter.adapter_id,
             medium=api.MEDIUM_GPU,
             lora_name=None if adapter is None else adapter.name,
-            extra_keys=[self._keys(request, is_first=parent is None)],
+            extra_keys=[],
             group_idx=group,
             **self.kinds[group],
             session_id=getattr(request, "session_id", None),
+            **({"lookahead_token_ids": []} if self.ahead and api.tells_lookahead else {}),
         )
 
-    @staticmethod
-    def _keys(request: Any, is_first: bool) -> tuple[str, ...] | None:
-        """What tells a block from one with the same tokens, as vLLM says it."""
-        adapter = () if request.lora_request is None else (request.lora_request.name,)
-        salt = (request.cache_salt,) if request.cache_salt and is_first else ()
-        return (*adapter, *salt) or None
+    def _add(self, record: Any, name: int, first: int, request: Any) -> None:
+        """The block from token `first` on."""
+        end = first + self.block_size
+        record.block_hashes.append(name)
+        record.token_ids.extend(request._all_token_ids[first:end])
+        record.extra_keys.append(api.event_keys(request, first, end + self.ahead))
+        if self.ahead and api.tells_lookahead:
+            record.lookahead_token_ids.append(request._all_token_ids[end : end + self.ahead])
 
     def shutdown(self) -> None:
         self.publisher.shutdown()

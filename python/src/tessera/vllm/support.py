@@ -219,7 +219,6 @@ of_memory = (
     "blocks of several sizes, except those of states",
     "KV that stays in the host's memory",
     "KV connectors and prompts in one piece with windows or several groups of KV blocks",
-    "KV events with EAGLE or MTP",
     "MTP of several modules with chunks, states or short windows",
 )
 
@@ -263,8 +262,6 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield "MTP of several modules with chunks, states or short windows"
     if _connector(config) and not is_plain:
         yield "KV connectors with windows or several groups of KV blocks"
-    if tells(config) and api.hash_ahead(config):
-        yield "KV events with EAGLE or MTP"
     if whole_prompts(config) and not is_plain:
         yield "prompts in one piece with windows or several groups of KV blocks"
     if kv_cache_config.num_blocks < 2:
