@@ -156,6 +156,7 @@ class Side:
             tenants=self.name == "vtc",
             adapters=5 if self.kind.adapters else 0,
             beginning=rng.choice([64, 70]),
+            hints=seed % 2 == 0,
         )
         self.runner.arrivals = {r[0]: r for r in load.requests()}
         test_events.Listener.latest = self.listener
@@ -185,7 +186,7 @@ class Transfers:
         for kept in (pair.got, pair.reasons, pair.aborted, *(worker.gone for _, worker in pair.engines.values())):
             kept.clear()
         pair.preempted = 0
-        pair.serve(stub.Load(seed, count=rng.randrange(20, 120)), rng.random() < 0.7, forgets=0.1)
+        pair.serve(stub.Load(seed, count=rng.randrange(20, 120), hints=seed % 2 == 0), rng.random() < 0.7, forgets=0.1)
         return Run(pair.got, pair.reasons, pair.aborted, preempted=pair.preempted, finished_seen={*pair.got})
 
     def moved(self) -> int:
@@ -216,7 +217,7 @@ class Stores:
         for each in kept:
             each.clear()
         served.preempted = 0
-        load = stub.Load(seed, count=rng.randrange(20, 60))
+        load = stub.Load(seed, count=rng.randrange(20, 60), hints=seed % 2 == 0)
         for turn in range(2):
             served.serve(load, turn, rng.random() < 0.7)
             while not served.s.reset_prefix_cache():

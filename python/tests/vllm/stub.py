@@ -512,6 +512,7 @@ class Load:
     tenants: bool = False
     adapters: int = 0
     beginning: int = 70  #: so many tokens are shared
+    hints: bool = False  #: some of them say of their KV how long it is of use, and to which session
 
     def adapter_of(self, request_id: str) -> int:
         return int(request_id) * 7 % (self.adapters + 1)
@@ -539,8 +540,10 @@ class Load:
             )
             if rng.random() < 0.3:
                 params._eos_token_id = 9
-            if self.tenants:
-                params.extra_args = {"tessera": {"tenant": "abc"[i % 5 % 3]}}
+            said: dict[str, Any] = {"tenant": "abc"[i % 5 % 3]} if self.tenants else {}
+            if self.hints and i % 3:
+                said |= {"session": str(i % 10), "keep_s": i % 7, "release": i % 4 == 0}
+            params.extra_args = {"tessera": said} if said else None
             salt = rng.choice([None, None, "a", "b"])
             made.append((str(i), prompt, params, rng.randrange(3) if self.priorities else 0, salt))
         return made

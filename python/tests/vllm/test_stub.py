@@ -137,7 +137,8 @@ one_or_two = pytest.mark.parametrize("in_flight", [1, 2], ids=["one in flight", 
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
 @pytest.mark.parametrize("name", policies)
 def test_tokens(name: str, caching: bool, second: bool, troubled: bool, in_flight: int) -> None:
-    load = stub.Load(seed=list(policies).index(name), priorities=name == "priority", tenants=name == "vtc")
+    place = list(policies).index(name)
+    load = stub.Load(seed=place, priorities=name == "priority", tenants=name == "vtc", hints=bool(place % 2))
     more = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
     more["async_scheduling"] = in_flight == 2
     made = stub.config(caching=caching, tessera={"policy": name.split()[0], **policies[name]}, second=second, **more)
