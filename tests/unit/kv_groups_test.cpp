@@ -196,6 +196,19 @@ TEST_CASE("groups: a hit is what all groups can serve", "[kv]") {
   }
 }
 
+TEST_CASE("groups: blocks that no prefix of whole units needs are not findable", "[kv]") {
+  on_heap<2> c{{group::full(8_tok), group::sliding(2_tok, 4_tok)}};
+  const auto eight = hashes(2, 8);
+  const auto two = hashes(8, 2);
+  const std::uint32_t row = c.kv.open();
+  REQUIRE(c.kv.grow(row, 16_tok) == status::ok);
+  c.kv.begin();
+  CHECK(c.kv.publish(row, {eight, two}, 16_tok) == 2 + 4);
+  for (std::size_t i = 0; i != 8; ++i) CHECK(c.kv.store().published(c.kv.table(1).row(row)[i]) == (i % 4 >= 2));
+  CHECK(c.kv.match({eight, two}, 15_tok) == 8_tok);
+  c.kv.close(row);
+}
+
 TEST_CASE("groups: all or nothing, and undone to the letter", "[kv]") {
   on_heap<2> c{{group::full(4_tok), group::sliding(2_tok, 4_tok)}, 9, 2};
   const std::uint32_t a = c.kv.open();

@@ -37,6 +37,12 @@ namespace detail {
   const std::size_t first = of.first_needed(n);
   return first < end ? first : end;
 }
+/// Whether some prefix of whole units needs block `i`: that which ends with or behind the block, if any.
+[[nodiscard]] inline bool is_reachable(const group& of, std::size_t i, tokens unit) noexcept {
+  if (of.window == tokens{}) return true;
+  const tokens end = of.block_size * (std::int64_t{1} + static_cast<std::int64_t>(i));
+  return i >= of.first_needed(unit * blocks_for(end, unit).count());
+}
 /// Whether block `i` is one that is needed to continue after `from` tokens, and ends before `to`.
 [[nodiscard]] inline bool is_within(const group& of, std::size_t i, tokens from, tokens to) noexcept {
   return i >= needed_from(of, from) && i < static_cast<std::size_t>(to / of.block_size);

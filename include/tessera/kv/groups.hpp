@@ -170,11 +170,7 @@ class groups {
   [[nodiscard]] tokens match(const hash_spans& hashes, tokens most, tokens& parting) const noexcept {
     parting = {};
     std::array<detail::known_run, Groups> run{};
-    tokens n = most;
-    for (std::size_t g = 0; g != count(); ++g) {
-      n = min(n, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
-    }
-    n = whole(max(n, tokens{}));
+    tokens n = named(hashes, most);
     for (std::size_t g = 0; g != count(); ++g) {
       if (group_[g].window != tokens{}) continue;
       const std::span<const hash_type> all = hashes[g].first(static_cast<std::size_t>(n / group_[g].block_size));
@@ -186,8 +182,7 @@ class groups {
       n = whole(group_[g].block_size * static_cast<std::int64_t>(known));
     }
     if (full_ != Groups && n != tokens{}) {
-      const hash_type last =
-          named_in(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
+      const hash_type last = named_in(full_, hashes[full_][static_cast<std::size_t>(n / group_[full_].block_size) - 1]);
       block_id id = no_index;
       if (store_.match({&last, 1}, {&id, 1}) == 1 && followed_[id]) parting = n;
     }
@@ -355,20 +350,17 @@ class groups {
 
   // -- final -------------------------------------------------------------------------------------------------------
 
-  /// Makes full blocks of the first `computed` tokens findable, if they have hashes and are still held. Call it before
-  /// `slide`, which gives them back. Calls `made(ids)` with them, group by group. Returns their number. `drafted`: the
-  /// last tokens may have been drafts. Requires: the row is in use. O(blocks published + Groups).
+  /// Makes full blocks of the first `computed` tokens findable, if they have hashes, are still held, and a prefix of
+  /// whole units may need them. Call it before `slide`, which gives them back. Calls `made(ids)` with all that have
+  /// become full, group by group. Returns the number of findable ones. `drafted`: the last tokens may have been drafts.
+  /// Requires: the row is in use. O(blocks that have become full + Groups).
   template <class Made = detail::no_callback>
   std::size_t publish(std::uint32_t row, const hash_spans& hashes, tokens computed, Made made = {},
                       bool drafted = false) noexcept {
     TESSERA_ASSERT(journal_.empty() && !state_[row].evicted, "publish within a plan, or an evicted row");
     row_state& s = state_[row];
     std::size_t n = 0;
-    s.named = tokens{std::int64_t{1} << 40};
-    for (std::size_t g = 0; g != count(); ++g) {
-      s.named = min(s.named, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
-    }
-    s.named = whole(s.named);
+    s.named = named(hashes, tokens{std::int64_t{1} << 40});
     for (std::size_t g = 0; g != count(); ++g) {
       auto end = static_cast<std::size_t>(computed / group_[g].block_size);
       if (hashes[g].size() < end) end = hashes[g].size();
@@ -378,8 +370,10 @@ class groups {
       const std::span<const hash_type> all = hashes[g].first(end);
       detail::prepare(store_, g, all, i);
       const std::size_t from = i;
-      for (; i < end; ++i, ++n) {
+      for (; i < end; ++i) {
         detail::prepare_next(store_, g, all, i);
+        if (!detail::is_reachable(group_[g], i, unit_)) continue;
+        ++n;
         const hash_type h = named_in(g, all[i]);
         if constexpr (requires { store_.publish(ids[i], h, i, h); }) {  // a store that takes a block's place in its
                                                                         // sequence
@@ -497,13 +491,11 @@ class groups {
         followed_{memory.take<bool>(l.blocks)} {
     TESSERA_ASSERT(l.used > 0 && l.used <= Groups, "groups of layers out of range");
     for (full_ = 0; full_ != count() && group_[full_].window != tokens{};) ++full_;
-    std::int64_t unit = 1;
     for (const group& g : layers()) {
       TESSERA_ASSERT(g.block_size >= tokens{1} && g.window >= tokens{}, "a group's block_size or window out of range");
-      unit = std::lcm(unit, g.block_size.count());
+      unit_ = tokens{std::lcm(unit_.count(), g.block_size.count())};
       at_ends_ = at_ends_ || g.at_ends;
     }
-    unit_ = tokens{unit};
     if (full_ == count()) full_ = Groups;
   }
 
@@ -538,6 +530,13 @@ class groups {
     return min(length + slots_ahead_, max(length, max_length_));
   }
   [[nodiscard]] tokens whole(tokens n) const noexcept { return unit_ * (n / unit_); }
+  /// The first of `most` tokens, as many as have hashes in all groups.
+  [[nodiscard]] tokens named(const hash_spans& hashes, tokens most) const noexcept {
+    for (std::size_t g = 0; g != count(); ++g) {
+      most = min(most, group_[g].block_size * static_cast<std::int64_t>(hashes[g].size()));
+    }
+    return whole(max(most, tokens{}));
+  }
   [[nodiscard]] std::size_t lacks_in(std::size_t g, std::uint32_t row, tokens length,
                                      tokens reserved = {}) const noexcept {
     const tokens n = group_[g].window == tokens{} ? max(length, reserved) : length;

@@ -110,6 +110,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     if (n < 1) throw nb::value_error("a block is of 1 token at least");
   }
   if (settings_.block_sizes.empty()) settings_.block_sizes.assign(groups, settings_.limits.block_size);
+  note_sizes();
   tables_ = get<std::vector<std::size_t>>(options, "tables");
   if (tables_.empty()) tables_.assign(groups, 1);
   zeroed_.resize(tables_.size());
@@ -225,18 +226,19 @@ const request& core::at(std::uint32_t slot) const {
 
 request& core::fresh_slot() {
   if (free_.empty()) {
-    request& r = slots_.emplace_back();
-    r.slot = static_cast<std::uint32_t>(slots_.size() - 1);
-    return r;
+    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
+    slots_.emplace_back().slot = free_.back();
   }
   request& r = slots_[free_.back()];
   free_.pop_back();
-  r.place = 0;
   r.last_step = 0;
-  r.known = 0;
+  r.place = r.known = 0;
+  r.links = 0;
+  r.size_of_group = size_of_group_;
+  r.hashes.resize(sizes_.size());
+  for (std::vector<std::uint64_t>& of_size : r.hashes) of_size.clear();
   r.dead = r.known_to_runner = r.in_prompt = false;
   r.has_news = true;
-  r.hashes.clear();
   r.drafts = {};
   return r;
 }
@@ -316,18 +318,7 @@ nb::object core::submit(nb::handle object, const nb::dict& description, double n
   r.pacer = ts::token_pacer{{.tpot = ts::duration{settings_.pace}}};
   take_inputs(r, get<std::vector<input>>(description, "inputs"));
   r.recent.clear();
-  if (r.hashes_tokens) {
-    const auto salt = get<std::uint64_t>(description, "salt");
-    r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
-    const std::size_t named = static_cast<std::size_t>(settings_.limits.block_size.count()) + hash_lookahead_;
-    for (std::int64_t i = 0; i != prompt; ++i) {
-      r.recent.push_back(static_cast<std::int32_t>(value_of(NB_LIST_GET_ITEM(everything.ptr(), i))));
-      if (r.recent.size() != named) continue;
-      close_block(r);
-      r.recent.erase(r.recent.begin(), r.recent.end() - static_cast<std::ptrdiff_t>(hash_lookahead_));
-    }
-    r.till_full = static_cast<std::uint32_t>(named - r.recent.size());
-  }
+  if (r.hashes_tokens) hash_prompt(r, everything, get<std::uint64_t>(description, "salt"));
   if (ranks_prefills_) r.score = static_cast<float>((r.prompt - planner_->cached(r)).count());
   r.written = static_cast<std::uint32_t>(r.recent.size());
   // Most outputs are known to be short; for the others it grows.
@@ -488,7 +479,7 @@ void core::cancel(std::uint32_t slot) {
 
 void core::forget_names(const request& r) {
   if (!settings_.tells) return;
-  for (const std::uint64_t name : r.hashes) filled_by_.erase({name, r.slot});
+  for (const std::uint64_t name : r.hashes.front()) filled_by_.erase({name, r.slot});
 }
 
 void core::give_back(request& r) {

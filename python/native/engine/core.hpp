@@ -137,7 +137,7 @@ class core {
   [[nodiscard]] double usage() const;
   [[nodiscard]] std::string why(std::uint32_t slot) const;
   /// What the full blocks of a request are found by, from its beginning, as far as its tokens are known.
-  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes; }
+  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes.front(); }
   /// Tokens of a request that have KV once the steps under way have been run, if their drafts hold. O(1), O(running)
   /// while the latest plan has not been run.
   [[nodiscard]] std::int64_t computed(std::uint32_t slot) const;
@@ -170,7 +170,9 @@ class core {
   void preempt(request& r);
   using input = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< Hash, size, place, length.
   static void take_inputs(request& r, const std::vector<input>& inputs);
-  void close_block(request& r);
+  void note_sizes();
+  void hash_prompt(request& r, nb::handle tokens, std::uint64_t salt);
+  void close_link(request& r);
   [[nodiscard]] static std::uint64_t with_inputs(const request& r, std::uint64_t hash, std::int64_t begin,
                                                  std::int64_t end);
   void write_tokens(request& r);
@@ -219,6 +221,9 @@ class core {
   std::int64_t lookahead_ = 0;                 ///< Most drafts of a request in a step.
   std::vector<std::int64_t> drafts_of_batch_;  ///< By the requests in the step before, if that counts: most of them.
   std::size_t hash_lookahead_ = 0;             ///< Tokens behind a block that its name covers beside its own.
+  std::size_t link_ = 0;                       ///< Tokens that are hashed at a time: what divides all sizes of blocks.
+  std::vector<std::size_t> sizes_;             ///< The sizes of blocks, in links.
+  std::vector<std::size_t> size_of_group_;     ///< For each group: which of these its blocks have.
   bool drafts_are_known_ = true;  ///< Else the runner has them when it comes to the step: these are places.
   nb::object drafts_;             ///< The drafts of the latest step, by id.
   std::int64_t drafted_ = 0;      ///< How many drafts they are.

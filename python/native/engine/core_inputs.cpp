@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "core.hpp"
+#include "objects.hpp"
 
 #include <tessera/kv/hash_chain.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -15,13 +18,37 @@
 
 namespace tessera_python {
 
-/// The latest tokens fill a block, and all that its name in the prefix cache covers is known. A drafter may read the
-/// token behind its own: its KV depends on the first token behind the block, too. A request that goes on with another
-/// token must not find it.
-void core::close_block(request& r) {
-  const auto n = static_cast<std::size_t>(settings_.limits.block_size.count());
+/// How the tokens are hashed by which blocks are found, for all sizes of blocks at once.
+void core::note_sizes() {
+  for (const ts::tokens n : settings_.block_sizes) link_ = std::gcd(link_, static_cast<std::size_t>(n.count()));
+  for (const ts::tokens n : settings_.block_sizes) {
+    const std::size_t size = static_cast<std::size_t>(n.count()) / link_;
+    const auto known = std::find(sizes_.begin(), sizes_.end(), size);
+    size_of_group_.push_back(static_cast<std::size_t>(known - sizes_.begin()));
+    if (known == sizes_.end()) sizes_.push_back(size);
+  }
+}
+
+/// Names the full blocks of its prompt, the first of a list of `tokens`. Throws if one of them is no number.
+void core::hash_prompt(request& r, nb::handle tokens, std::uint64_t salt) {
+  r.chain = salt == 0 ? root_ : ts::kv::hash_root(root_ ^ salt);
+  const std::size_t named = link_ + hash_lookahead_;
+  for (std::int64_t i = 0; i != r.prompt.count(); ++i) {
+    r.recent.push_back(static_cast<std::int32_t>(value_of(NB_LIST_GET_ITEM(tokens.ptr(), i))));
+    if (r.recent.size() != named) continue;
+    close_link(r);
+    r.recent.erase(r.recent.begin(), r.recent.end() - static_cast<std::ptrdiff_t>(hash_lookahead_));
+  }
+  r.till_full = static_cast<std::uint32_t>(named - r.recent.size());
+}
+
+/// The latest tokens fill a link of the chain of hashes. Where a block ends with it, all that the block's name in the
+/// prefix cache covers is known. A drafter may read the token behind its own: its KV depends on the first token behind
+/// the block, too. A request that goes on with another token must not find it.
+void core::close_link(request& r) {
+  const std::size_t n = link_;
   const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
-  const auto begin = static_cast<std::int64_t>(r.hashes.size() * n);
+  const auto begin = static_cast<std::int64_t>(r.links++ * n);
   const auto end = begin + static_cast<std::int64_t>(n);
   r.chain = with_inputs(r, ts::kv::hash_block(r.chain, latest.first(n)), begin, end);
   std::uint64_t name = r.chain;
@@ -29,7 +56,9 @@ void core::close_block(request& r) {
     name = ts::kv::hash_block(name, latest.last(hash_lookahead_));
     name = with_inputs(r, name, end, end + static_cast<std::int64_t>(hash_lookahead_));
   }
-  r.hashes.push_back(name);
+  for (std::size_t i = 0; i != sizes_.size(); ++i) {
+    if (r.links % sizes_[i] == 0) r.hashes[i].push_back(name);
+  }
   if (settings_.tells) filled_by_.emplace(name, r.slot);
   r.till_full = static_cast<std::uint32_t>(n);
 }

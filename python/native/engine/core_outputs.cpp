@@ -91,7 +91,7 @@ nb::object core::take_output(request& r, PyObject* got, double now, ts::outcome&
     ++r.known;
     r.recent.push_back(static_cast<std::int32_t>(token));
     if (r.watched) write_tokens(r);
-    if (r.hashes_tokens && --r.till_full == 0) close_block(r);
+    if (r.hashes_tokens && --r.till_full == 0) close_link(r);
     if (paces_ && r.state().phase == ts::phase::answering) r.pacer.on_token(moment(now));
     o.end_of_reasoning = o.end_of_reasoning || token == r.end_of_reasoning;
     end = ending_of(r, token);

@@ -191,7 +191,7 @@ class grouped_planner final : public planner {
                    {.order = order_of(s, set),
                     .admit = {.fraction = s.watermark},
                     .gate = gate,
-                    .draft = {{}, s.limits.block_size, s.pads},
+                    .draft = {{}, s.block_sizes.front(), s.pads},  // what is found is counted in the first group's
                     .least_left = s.least_left,
                     .keep_draft_blocks = true}},
         set_{set} {

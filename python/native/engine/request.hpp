@@ -29,12 +29,12 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
                                       ts::order::paced<>, ts::order::round_robin> {
   // What a step touches: together, and small, since with hundreds of requests none of it is in the nearest cache.
   PyObject* id = nullptr;            ///< The engine's name for it.
-  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full block, and all output.
+  std::vector<std::int32_t> recent;  ///< What was in the prompt after its last full link, and all output.
   std::uint64_t last_step = 0;       ///< The latest step that it was in.
   std::int32_t place = 0;            ///< Where it stood in the latest output of the runner.
   std::int32_t known = 0;            ///< Output tokens with values that have come.
   std::int32_t longest = 0;          ///< It ends with this many output tokens.
-  std::uint32_t till_full = 0;       ///< Another block is full after this many more tokens.
+  std::uint32_t till_full = 0;       ///< Another link of the chain of hashes is full after this many more tokens.
   std::int64_t eos = -1;
   std::int64_t end_of_reasoning = -1;
   std::int32_t client = 0;
@@ -83,29 +83,30 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   [[nodiscard]] std::span<ts::gate::encoder_input> encoder_inputs() const noexcept { return inputs; }
 
   std::vector<std::int64_t> stops;
-  std::vector<std::uint64_t> hashes;  ///< The hashes of the full blocks.
-  std::uint64_t chain = 0;            ///< The last of them, or where the chain begins.
+  std::vector<std::vector<std::uint64_t>> hashes;  ///< For each size of blocks: the hashes of the full blocks.
+  std::span<const std::size_t> size_of_group;      ///< For each group of layers: which of these are its blocks'.
+  std::uint64_t chain = 0;                         ///< A hash of the tokens in whole links, or where the chain begins.
+  std::uint32_t links = 0;                         ///< Each is as long as what all sizes of blocks are multiples of.
 
   PyObject* guesses = nullptr;     ///< and these, where they are known when the step is planned: a list.
   PyObject* object = nullptr;      ///< The engine's request.
   PyObject* output = nullptr;      ///< Its list of output tokens.
   PyObject* everything = nullptr;  ///< Its list of all tokens.
 
-  /// One store asks for the hashes of its blocks, another for the hashes in each of its groups. These are the same,
-  /// because all blocks have as many tokens.
+  /// One store asks for the hashes of its blocks, another for the hashes in each of its groups.
   struct every_group {
-    std::span<const std::uint64_t> each;
+    const request& of;
     // NOLINTBEGIN(google-explicit-constructor)
-    operator std::span<const std::uint64_t>() const noexcept { return each; }
+    operator std::span<const std::uint64_t>() const noexcept { return of.hashes.front(); }
     template <std::size_t Groups>
     operator std::array<std::span<const std::uint64_t>, Groups>() const noexcept {
-      std::array<std::span<const std::uint64_t>, Groups> all;
-      all.fill(each);
+      std::array<std::span<const std::uint64_t>, Groups> all{};
+      for (std::size_t g = 0; g != of.size_of_group.size(); ++g) all[g] = of.hashes[of.size_of_group[g]];
       return all;
     }
     // NOLINTEND(google-explicit-constructor)
   };
-  [[nodiscard]] every_group prefix_hashes() const noexcept { return {hashes}; }
+  [[nodiscard]] every_group prefix_hashes() const noexcept { return {*this}; }
 
   request() = default;
   request(const request&) = delete;

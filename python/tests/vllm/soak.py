@@ -52,6 +52,7 @@ class Kind:
     adapters: int = 0
     events: bool = False
     whole: bool = False  #: prompts in one piece
+    sizes: tuple[int, ...] = ()  #: tokens in the blocks of each group
 
 
 def plain_kinds(rng: random.Random) -> list[Kind]:
@@ -85,9 +86,10 @@ def state_kinds(rng: random.Random) -> list[Kind]:
 
 def drafter_kinds(rng: random.Random) -> list[Kind]:
     some = []
-    for drafter, (windows, blocks) in product(test_drafters.drafters, test_drafters.layers.values()):
+    for drafter, (windows, blocks, *sizes) in product(test_drafters.drafters, test_drafters.layers.values()):
         if drafter != "modules" or min(windows) >= 0:  # else it is handed back
-            some.append(Kind(windows, blocks * len(windows), bool(rng.randrange(4)), drafter))
+            caching = bool(rng.randrange(4))
+            some.append(Kind(windows, blocks * len(windows), caching, drafter, sizes=tuple(sizes)))
     return some
 
 
@@ -115,7 +117,7 @@ class Side:
             stub.Scheduler,
             test_events.listened(made) if kind.events else made,
             kind.blocks,
-            kv=stub.memory(kind.blocks, kind.windows, kind.latent, drafts),
+            kv=stub.memory(kind.blocks, kind.windows, kind.latent, drafts, kind.sizes),
             include_finished_set=True,
             log_stats=bool(number % 3),
         )
@@ -126,6 +128,7 @@ class Side:
             drafts=drafts,
             adapters=kind.adapters,
             windows=kind.windows,
+            sizes=kind.sizes,
             whole=test_whole_prompts.budget if kind.whole else 0,
             drafter=kind.drafter if kind.drafter in test_drafters.drafters else "",
             zeroes=bool({*kind.windows} & {stub.a_state, stub.an_aligned}),

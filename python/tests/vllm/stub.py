@@ -13,7 +13,7 @@ import random
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from zlib import crc32
@@ -27,7 +27,11 @@ from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.lora.request import LoRARequest  # noqa: E402
 from vllm.sampling_params import StructuredOutputsParams  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash  # noqa: E402
+from vllm.v1.core.kv_cache_utils import (  # noqa: E402
+    get_request_block_hasher,
+    init_none_hash,
+    resolve_kv_cache_block_sizes,
+)
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsyncScheduler  # noqa: E402
 from vllm.v1.core.sched.scheduler import Scheduler as OwnScheduler  # noqa: E402
 from vllm.v1.kv_cache_interface import (  # noqa: E402
@@ -138,15 +142,16 @@ def config(
     return made
 
 
-def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0) -> Any:
+def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, drafts: int = 0, sizes: Any = ()) -> Any:
     """The memory of a model with a group of layers for each of `windows`: they look at so many tokens. 0: at all
     tokens. Less than 0: in chunks of so many. `a_state`: at a state, which can be kept after each of `drafts` drafts.
     `an_aligned`: at one that is found again.
-    `latent`: by latent attention."""
-    shape: dict[str, Any] = {"block_size": block_size, "num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
+    `latent`: by latent attention. `sizes`: of the blocks of each group."""
+    shape: dict[str, Any] = {"num_kv_heads": 1, "head_size": 1, "dtype": torch.float32}
     of_all, of_window = (MLAAttentionSpec, SlidingWindowMLASpec) if latent else (FullAttentionSpec, SlidingWindowSpec)
     specs: list[Any] = []
-    for w in windows:
+    for w, size in zip(windows, sizes or [block_size] * len(windows), strict=True):
+        shape["block_size"] = size
         if w == a_state:
             shapes, dtypes = ((1,),), (torch.float32,)
             specs.append(MambaSpec(block_size=longest, shapes=shapes, dtypes=dtypes, num_speculative_blocks=drafts))
@@ -170,27 +175,31 @@ def memory(blocks: int, windows: tuple[int, ...] = (0,), latent: bool = False, d
 
 def scheduler(cls: type, made: Any, blocks: int, **rest: Any) -> Any:
     made.cache_config.num_gpu_blocks = blocks
-    made.cache_config.block_size = block_size
     kv = rest.pop("kv", None) or memory(blocks)
+    # As vLLM's engine core. It keeps what modules of MTP look at when they compute their last tokens anew.
+    made.cache_config.block_size = min(group.kv_cache_spec.block_size for group in kv.kv_cache_groups)
+    for group in kv.kv_cache_groups:
+        if hasattr(group.kv_cache_spec, "extra_retained_tokens"):
+            further = max(made.num_prefill_lookahead_tokens - 1, 0)
+            group.kv_cache_spec = replace(group.kv_cache_spec, extra_retained_tokens=further)
     if any(getattr(group.kv_cache_spec, "mamba_cache_mode", "none") == "align" for group in kv.kv_cache_groups):
         made.cache_config.mamba_cache_mode = "align"
-    # As vLLM's engine core: it schedules by what is whole blocks of all groups.
-    by = math.lcm(*(group.kv_cache_spec.block_size for group in kv.kv_cache_groups))
+    by, hashed = resolve_kv_cache_block_sizes(kv, made)
     return cls(
         vllm_config=made,
         kv_cache_config=kv,
         structured_output_manager=StructuredOutputManager(made),
         block_size=by,
-        hash_block_size=by,
+        hash_block_size=hashed,
         **rest,
     )
 
 
 @cache
-def hasher() -> Any:
+def hasher(size: int = block_size) -> Any:
     function = get_hash_fn_by_name("sha256")
     init_none_hash(function)
-    return get_request_block_hasher(block_size, function)
+    return get_request_block_hasher(size, function)
 
 
 def next_token(sequence: list[int]) -> int:
@@ -235,6 +244,7 @@ class Runner:
     drafts: int = 0  #: it guesses so many tokens of each request, some of them wrong
     adapters: int = 0  #: it has room for the weights of so many
     windows: tuple[int, ...] = (0,)  #: as `memory`'s
+    sizes: tuple[int, ...] = ()  #: as `memory`'s
     places: int = 24  #: it has room for so many requests: in a step, or if it is the second runner, at all
     whole: int = 0  #: it computes a prompt in one step, and has buffers for so many tokens in it
     drafter: str = ""  #: what drafts with KV of its own, in the same blocks; empty: nothing does
@@ -255,8 +265,9 @@ class Runner:
         self.stale = 0  #: so often a drafter has found other KV than its own
         self.guesses: dict[str, list[int]] = {}  #: of each request, the latest
         self.latest: dict[str, list[int]] = {}  #: those of the latest step
-        self.kv: list[list[int | None]] = [[None] * block_size for _ in range(self.blocks)]
-        self.drafters_kv: list[list[Any]] = [[None] * block_size for _ in range(self.blocks)]
+        self.sizes = self.sizes or (block_size,) * len(self.windows)
+        self.kv: list[list[int | None]] = [[None] * max(self.sizes) for _ in range(self.blocks)]
+        self.drafters_kv: list[list[Any]] = [[None] * max(self.sizes) for _ in range(self.blocks)]
 
     def run(self, step: Any) -> ModelRunnerOutput:
         for request_id, state, known in self.ring.popleft():
@@ -268,9 +279,9 @@ class Runner:
         zeroed = set(step.new_block_ids_to_zero or ())
         assert self.zeroes or not zeroed
         for block in zeroed:
-            self.kv[block] = [None] * block_size
+            self.kv[block] = [None] * max(self.sizes)
         for new in step.scheduled_new_reqs:
-            self._must_be_zero(zeroed, new.block_ids, new.num_computed_tokens // block_size)
+            self._must_be_zero(zeroed, new.block_ids, new.num_computed_tokens)
             tokens = new.prefill_token_ids if self.second else new.prompt_token_ids
             assert self.second or new.req_id not in self.states, "a request is introduced twice"
             self.states[new.req_id] = State(
@@ -295,7 +306,7 @@ class Runner:
                 state.told = max(state.told, done + len(sent))
             if request_id in cached.resumed_req_ids:
                 assert not self.second and (self.stages > 1 or request_id in cached.all_token_ids)
-                self._must_be_zero(zeroed, blocks, done // block_size)
+                self._must_be_zero(zeroed, blocks, done)
                 state.at = 0
                 state.column = (done - 1) // block_size
                 state.blocks = [list(ids) for ids in blocks]
@@ -340,10 +351,8 @@ class Runner:
                     self._advance(state, group, tokens, count, len(drafts.get(request_id, ())))
                     continue
                 for position in range(state.done, state.done + count):
-                    block = mine[position // block_size]
-                    assert block != 0, "the null block"
                     # What one adapter or group has computed is of no use to another.
-                    self.kv[block][position % block_size] = tokens[position] + self._tag(state, group)
+                    self._write(self.kv, mine, group, position, tokens[position] + self._tag(state, group))
         ids, outputs = list(scheduled), []
         # Not in the order of the plan: a runner has an order of its own. The same in every process, as `hash` is not:
         # which drafts hold depends on it.
@@ -382,9 +391,18 @@ class Runner:
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
         )
 
-    def _must_be_zero(self, zeroed: set[int], blocks: Any, first: int) -> None:
+    def _must_be_zero(self, zeroed: set[int], blocks: Any, done: int) -> None:
         for group, mine in enumerate(blocks):
-            assert not self.zeroes or self._keeps_state(group) or zeroed.issuperset(set(mine[first:]) - {0})
+            fresh = set(mine[done // self.sizes[group] :]) - {0}
+            assert not self.zeroes or self._keeps_state(group) or zeroed.issuperset(fresh)
+
+    def _write(self, kv: list[list[Any]], blocks: list[int], group: int, position: int, value: Any) -> None:
+        block = blocks[position // self.sizes[group]]
+        assert block != 0, "the null block"
+        kv[block][position % self.sizes[group]] = value
+
+    def _at(self, kv: list[list[Any]], state: State, group: int, position: int) -> Any:
+        return kv[state.blocks[group][position // self.sizes[group]]][position % self.sizes[group]]
 
     def _keeps_state(self, group: int) -> bool:
         return self.windows[group] in (a_state, an_aligned)
@@ -441,8 +459,7 @@ class Runner:
             if window < 0:
                 first = state.done - state.done % -window
             for p in range(first, len(tokens)):
-                token = self.kv[state.blocks[group][p // block_size]][p % block_size]
-                if token != tokens[p] + self._tag(state, group):
+                if self._at(self.kv, state, group, p) != tokens[p] + self._tag(state, group):
                     seen[p] = -1
         return seen
 
@@ -463,18 +480,17 @@ class Runner:
                     continue
                 # Modules compute their last tokens anew, now that the next ones are known.
                 for p in range(max(state.done - again, 0), min(state.done + count + ahead, longest)):
-                    assert mine[p // block_size] != 0, "the null block"
                     kv = self._drafters(state, group, p) if p < end else ("a guess", request_id)
-                    self.drafters_kv[mine[p // block_size]][p % block_size] = kv
+                    self._write(self.drafters_kv, mine, group, p, kv)
         for request_id, end in ends.items():
             state = self.states[request_id]
             for group, window in enumerate(self.windows):
                 if self._keeps_state(group):
                     continue
-                first = max(0, end - window) if window > 0 else end - 1 - (end - 1) % -window if window else 0
+                # Each of those that are computed anew looks at a window.
+                first = max(0, end - again - window) if window > 0 else end - 1 - (end - 1) % -window if window else 0
                 for p in range(first, end - again):
-                    kv = self.drafters_kv[state.blocks[group][p // block_size]][p % block_size]
-                    self.stale += kv != self._drafters(state, group, p)
+                    self.stale += self._at(self.drafters_kv, state, group, p) != self._drafters(state, group, p)
 
     def _drafters(self, state: State, group: int, p: int) -> Any:
         read = {"eagle": 2, "modules": 1 + self.drafts}.get(self.drafter, 1)
@@ -513,13 +529,14 @@ class Load:
     adapters: int = 0
     beginning: int = 70  #: so many tokens are shared
     hints: bool = False  #: some of them say of their KV how long it is of use, and to which session
+    hashed: int = block_size  #: so many tokens vLLM's own hashes at a time
 
     def adapter_of(self, request_id: str) -> int:
         return int(request_id) * 7 % (self.adapters + 1)
 
     def request(self, arrival: Any) -> Any:
         """One of `requests`, for a scheduler."""
-        return request(*arrival, adapter=self.adapter_of(arrival[0]))
+        return request(*arrival, adapter=self.adapter_of(arrival[0]), hashed=self.hashed)
 
     def answer(self, arrival: Any) -> list[int]:
         """What it must give."""
@@ -556,12 +573,13 @@ def request(
     priority: int = 0,
     salt: str | None = None,
     adapter: int = 0,
+    hashed: int = block_size,
     **k: Any,
 ) -> Any:
     if adapter:
         k["lora_request"] = LoRARequest(f"adapter {adapter}", adapter, f"/adapters/{adapter}")
     return Request(
-        request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(), **k
+        request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(hashed), **k
     )
 
 

@@ -14,6 +14,7 @@ import stub
 import torch
 from transformers import (
     DeepseekV2Config,
+    DeepseekV4Config,
     Gemma3TextConfig,
     GptOssConfig,
     Llama4TextConfig,
@@ -63,10 +64,7 @@ models = {
     "a window of two tokens": (MistralConfig(num_hidden_layers=3, sliding_window=2, **small), "a window of 2 tokens"),
     "states": (Qwen3NextConfig(num_hidden_layers=4, layer_types=states, num_experts=2, **small), "not told"),
     "latent": (DeepseekV2Config(num_hidden_layers=2, **small), ""),
-    "latent and compressed": (
-        DeepseekV2Config(num_hidden_layers=2, compress_ratios=[4, 128], **small),
-        "compressed latent attention",
-    ),
+    "latent and compressed": (DeepseekV4Config(num_hidden_layers=4, **small), ""),
     "chunks": (
         Llama4TextConfig(num_hidden_layers=4, attention_chunk_size=64, num_local_experts=2, **small),
         "",
@@ -114,6 +112,15 @@ def test_latent_attention_of_unknown_kinds_is_not_vouched_for() -> None:
     made.model_config.hf_text_config.model_type = "hy_v4"
     with pytest.raises(ValueError, match="latent attention of hy_v4"):
         list(why_not_model(made))
+
+
+def test_compressed_latents_have_windows_beside_them() -> None:
+    made = configured("latent and compressed")
+    made.scheduler_config.enable_chunked_prefill = False
+    assert list(why_not_model(made)) == ["prompts in one piece with windows or several groups of KV blocks"]
+    made.model_config.hf_text_config = copy.copy(made.model_config.hf_text_config)
+    made.model_config.hf_text_config.model_type = "deepseek_v41"
+    assert list(why_not_model(made)) == ["windows with 128 tokens that are computed again"]
 
 
 @pytest.mark.parametrize("kind", ["twenty windows to one", "chunks"])

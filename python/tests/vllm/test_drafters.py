@@ -4,6 +4,7 @@ tokens of a step, and what EAGLE's layers keep of a token depends on the next on
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
@@ -19,32 +20,35 @@ from tessera.vllm import support
 
 #: By vLLM's names, of which `eagle3` and `mtp` are treated as `eagle`; and MTP of several modules.
 drafters = ["eagle", "draft_model", "dflash", "modules"]
-#: What a token's layers look at, as test_groups.py's, and for each group so many blocks.
+#: What a token's layers look at, as test_groups.py's, for each group so many blocks, and the tokens of its blocks.
 layers = {
     "all": ((0,), 60),
     "window": ((40,), 40),
     "window and all": ((40, 0), 60),
     "chunks and all": ((-48, 0), 60),
     "five windows and all": ((40, 40, 40, 40, 40, 0), 60),
+    "DeepSeek-V4, a quarter": ((32, 32, 0, 8, 32), 60, 16, 16, 64, 4, 8),
 }
 
 
-def load_of(seed: int, **more: Any) -> stub.Load:
+def load_of(seed: int, kind: str = "all", **more: Any) -> stub.Load:
     """Prompts that begin with the same whole blocks, and go on differently."""
-    return stub.Load(seed=seed, beginning=64, **more)
+    _, _, *sizes = layers[kind]
+    return stub.Load(seed=seed, beginning=64, hashed=math.gcd(*sizes) or stub.block_size, **more)
 
 
 def driven(
     cls: type, own: Any, load: stub.Load, drafter: str, kind: str, troubled: bool, in_flight: int, **more: Any
 ) -> Run:
-    windows, blocks = layers[kind]
+    windows, blocks, *sizes = layers[kind]
     blocks *= len(windows)
     second = more.pop("second", False)
     asynchronous = in_flight == 2
     made = stub.config(tessera=own, second=second, drafts=most, drafter=drafter, async_scheduling=asynchronous, **more)
-    s = stub.scheduler(cls, made, blocks, kv=stub.memory(blocks, windows), include_finished_set=True)
+    kv = stub.memory(blocks, windows, sizes=tuple(sizes))
+    s = stub.scheduler(cls, made, blocks, kv=kv, include_finished_set=True)
     assert type(s) is cls
-    runner = stub.Runner(blocks, second, drafts=most, windows=windows, drafter=drafter)
+    runner = stub.Runner(blocks, second, drafts=most, windows=windows, drafter=drafter, sizes=tuple(sizes))
     result = drive(s, runner, load, troubled, in_flight)
     check(result, load)
     # vLLM 0.32 may find a block with the same tokens and another token behind it, where it is not the last that is
@@ -60,7 +64,6 @@ def driven(
 @pytest.mark.parametrize("name", policies)
 def test_tokens(name: str, drafter: str, troubled: bool, in_flight: int) -> None:
     place = list(policies).index(name) + drafters.index(drafter)
-    load = load_of(place, priorities=name == "priority", tenants=name == "vtc")
     more = {"long_prefill_token_threshold": 24} if "chunks" in name else {}
     own = {"policy": name.split()[0], **policies[name]}
     for caching, second in product((False, True), repeat=2):
@@ -69,6 +72,7 @@ def test_tokens(name: str, drafter: str, troubled: bool, in_flight: int) -> None
         kind = list(layers)[(place + caching) % len(layers)]
         if drafter == "modules" and "chunks" in kind:
             kind = "all"  # handed back, below
+        load = load_of(place, kind, priorities=name == "priority", tenants=name == "vtc")
         result = driven(
             stub.Scheduler, own, load, drafter, kind, troubled, in_flight, caching=caching, second=second, **more
         )
@@ -87,7 +91,7 @@ def test_beside_vllm(drafter: str, kind: str, in_flight: int) -> None:
         pytest.skip("vLLM's own has no prefix caching of chunks with such a drafter")
     theirs = stub.OwnScheduler if in_flight == 1 else stub.OwnAsyncScheduler
     runs = [
-        driven(cls, own, load_of(3), drafter, kind, False, in_flight)
+        driven(cls, own, load_of(3, kind), drafter, kind, False, in_flight)
         for cls, own in ((theirs, None), (stub.Scheduler, {"policy": "fcfs"}))
     ]
     assert runs[0].got == runs[1].got
@@ -164,9 +168,9 @@ def test_places_of_a_drafter_come_out_of_the_step() -> None:
 
 
 def test_modules_that_are_handed_back() -> None:
-    """They compute their last tokens anew, which chunks and short windows have given up by then."""
-    reason = "MTP of several modules with chunks, states or short windows"
+    """They compute their last tokens anew, which chunks have given up by then."""
+    reason = "MTP of several modules with chunks or states"
     made = stub.config(drafts=most, drafter="modules")
-    for windows, why in (((40, 0), []), ((0,), []), ((-48, 0), [reason]), ((3, 0), [reason])):
+    for windows, why in (((40, 0), []), ((0,), []), ((-48, 0), [reason])):
         assert list(support.why_not_memory(stub.memory(60, windows), stub.block_size, made)) == why
     assert not list(support.why_not_memory(stub.memory(60, (-48, 0)), stub.block_size, stub.config(drafts=most)))

@@ -26,8 +26,9 @@ kinds = {
 def driven(
     cls: type, own: Any, load: stub.Load, windows: tuple[int, ...], troubled: bool, in_flight: int, **more: Any
 ) -> Run:
-    blocks = 60 * len(windows) if 0 in windows else 40 * len(windows)
+    blocks = more.pop("blocks", (60 if 0 in windows else 40) * len(windows))
     second, drafts, adapters, latent = (more.pop(name, 0) for name in ("second", "drafts", "adapters", "latent"))
+    sizes = more.pop("sizes", ())
     made = stub.config(
         tessera=own,
         second=bool(second),
@@ -36,9 +37,10 @@ def driven(
         async_scheduling=in_flight == 2,
         **more,
     )
-    s = stub.scheduler(cls, made, blocks, kv=stub.memory(blocks, windows, bool(latent)), include_finished_set=True)
+    kv = stub.memory(blocks, windows, bool(latent), sizes=sizes)
+    s = stub.scheduler(cls, made, blocks, kv=kv, include_finished_set=True)
     assert type(s) is cls
-    runner = stub.Runner(blocks, bool(second), drafts, adapters, windows)
+    runner = stub.Runner(blocks, bool(second), drafts, adapters, windows, sizes)
     run = drive(s, runner, load, troubled, in_flight)
     check(run, load)
     # How many are tried depends on when requests are preempted, and so, a little, on the clock.

@@ -145,11 +145,7 @@ memories = {
     "17 groups of KV blocks (1 to 16 are supported): FullAttentionSpec, SlidingWindowSpec": groups(
         attention(), *[window()] * 16
     ),
-    # DeepSeek-V4: latents of 4 and of 128 tokens, a window, and what is being compressed.
-    "blocks of 256 tokens in a scheduler with blocks of 16": groups(
-        latent(block_size=256, tokens_per_state=4), latent_window(), latent_window(sliding_window=8)
-    ),
-    "windows that keep further tokens or compute some again": groups(latent(), latent_window(bounded_replay=True)),
+    "windows with 64 tokens that are computed again": groups(latent(), latent_window(bounded_replay=True)),
     "one state for 128 tokens in blocks of 16 tokens": groups(latent(tokens_per_state=128)),
     "layers of the kind RSWASpec": groups(
         RSWASpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32, rswa_window=64)
@@ -161,7 +157,6 @@ memories = {
     "0 groups of KV blocks (1 to 16 are supported)": groups(),
     "a window of 1 tokens": groups(attention(), chunks(1)),
     "a window of 2 tokens": groups(window(sliding_window=2)),
-    "windows that keep further tokens": groups(window(extra_retained_tokens=3)),
     "blocks of 32 tokens in a scheduler with blocks of 16": groups(
         FullAttentionSpec(block_size=32, num_kv_heads=1, head_size=1, dtype=torch.float32)
     ),

@@ -17,7 +17,7 @@ def test_the_page_says_how_each_is_scheduled() -> None:
 
 def test_how_many_are() -> None:
     """The number goes up."""
-    assert sum(map(models.is_scheduled, models.models)) == 38
+    assert sum(map(models.is_scheduled, models.models)) == 40
 
 
 def test_states_are_not_in_the_way() -> None:
@@ -30,5 +30,5 @@ def test_states_are_not_in_the_way() -> None:
 def test_the_hybrid_manager_is_not_in_the_way() -> None:
     """No model needs `--disable-hybrid-kv-cache-manager` any more."""
     for m in models.models:
-        if not any(kind in (models.state, models.compressed) for kind, _ in m.layers):
+        if not any(kind in (models.state, models.compressed_indexer) for kind, _ in m.layers):
             assert models.why_not(m) == models.why_not(m, hybrid=False) == []

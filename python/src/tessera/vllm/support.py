@@ -191,7 +191,13 @@ def _window(spec: Any) -> int:
         return _vllm.state_window
     if type(spec) is api.ChunkedLocalAttentionSpec:
         return spec.attention_chunk_size
-    return spec.sliding_window if type(spec) in _of_window else 0
+    # MTP of several modules computes the KV of its last tokens anew. What these look at is kept as well.
+    return spec.sliding_window + spec.extra_retained_tokens if type(spec) in _of_window else 0
+
+
+def _forgets(spec: Any) -> bool:
+    """Whether layers may give up tokens of which a drafter of several modules computes the KV anew."""
+    return type(spec) is api.ChunkedLocalAttentionSpec or _is_aligned(spec)
 
 
 def _why_not_state(spec: Any, config: Any) -> str | None:
@@ -215,18 +221,14 @@ def block_size_of(kv_cache_config: Any, block_size: int) -> int:
 #: What `why_not_memory` says with the numbers of a model.
 of_memory = (
     f"more than {most_groups} groups of KV blocks",
-    "compressed latent attention, and other layers that are not attention or states",
-    "blocks of several sizes, except those of states",
+    "layers that are not attention or states",
+    "windows with tokens that are computed again (DeepSeek-V4.1)",
+    "states beside attention with blocks of several sizes",
     "KV that stays in the host's memory",
     "KV connectors and prompts in one piece with windows or several groups of KV blocks",
-    "MTP of several modules with chunks, states or short windows",
+    "KV events and KV cache metrics with blocks of several sizes",
+    "MTP of several modules with chunks or states",
 )
-
-
-def _is_too_short(spec: Any, ahead: int) -> bool:
-    """Whether a window gives up tokens that a drafter of `ahead` modules computes anew: its last ones, once more are
-    known."""
-    return ahead > 1 and (type(spec) is api.ChunkedLocalAttentionSpec or 0 < _window(spec) <= ahead)
 
 
 def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterator[str]:
@@ -238,7 +240,8 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
         yield f"{sum(tables)} groups of KV blocks (1 to {most_groups} are supported)" + (kinds and f": {kinds}")
         return
     block_size = block_size_of(kv_cache_config, block_size)
-    is_plain = len(groups) == 1 and not any(windows_of(kv_cache_config)) and not _is_state(groups[0].kv_cache_spec)
+    has_states = any(_is_state(group.kv_cache_spec) for group in groups)
+    is_plain = len(groups) == 1 and not any(windows_of(kv_cache_config)) and not has_states
     if any(getattr(group, "host_resident", False) for group in groups):
         yield "KV that stays in the host's memory"
     for spec in (group.kv_cache_spec for group in groups):
@@ -254,14 +257,17 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
             yield f"a window of {_window(spec)} tokens"
         elif compressed > 1 and spec.block_size % compressed:
             yield f"one state for {compressed} tokens in blocks of {spec.block_size} tokens"
-        elif getattr(spec, "extra_retained_tokens", 0) or getattr(spec, "prefix_replay_tokens", 0):
-            yield "windows that keep further tokens or compute some again"
-        elif spec.block_size != block_size:
+        elif spec.prefix_replay_tokens:
+            yield f"windows with {spec.prefix_replay_tokens} tokens that are computed again"
+        elif block_size % spec.block_size or (has_states and spec.block_size != block_size):
             yield f"blocks of {spec.block_size} tokens in a scheduler with blocks of {block_size}"
-    if any(_is_too_short(group.kv_cache_spec, api.prompt_ahead(config)) for group in groups):
-        yield "MTP of several modules with chunks, states or short windows"
+    if api.prompt_ahead(config) > 1 and any(map(_forgets, (group.kv_cache_spec for group in groups))):
+        yield "MTP of several modules with chunks or states"
     if _connector(config) and not is_plain:
         yield "KV connectors with windows or several groups of KV blocks"
+    sizes = {group.kv_cache_spec.block_size for group in groups if not _is_state(group.kv_cache_spec)}
+    if len(sizes) > 1 and (tells(config) or _has(config, "observability_config", "kv_cache_metrics")):
+        yield "KV events and KV cache metrics with blocks of several sizes"
     if whole_prompts(config) and not is_plain:
         yield "prompts in one piece with windows or several groups of KV blocks"
     if kv_cache_config.num_blocks < 2:
@@ -286,13 +292,17 @@ def why_not_model(config: Any) -> Iterator[str]:
     if model.is_hybrid or model.is_attention_free:
         raise ValueError("its configuration does not tell the groups of its states")
     if model.use_mla:
-        if hasattr(text, "compress_ratios"):
-            yield "compressed latent attention"
+        if text.model_type == "deepseek_v41":
+            yield f"windows with {text.sliding_window} tokens that are computed again"
             return
-        if text.model_type not in _latent:
-            raise ValueError(f"latent attention of {text.model_type}")
         layers = model.get_num_layers(config.parallel_config)
-        yield from why_not_memory(api.groups_of(config, [0] * layers), config.cache_config.block_size, config)
+        windows = [0] * layers
+        if text.model_type == "deepseek_v4":
+            # What its latents compress, and what is being compressed, are windows beside them.
+            windows += [text.sliding_window] * layers
+        elif text.model_type not in _latent:
+            raise ValueError(f"latent attention of {text.model_type}")
+        yield from why_not_memory(api.groups_of(config, windows), config.cache_config.block_size, config)
         return
     window = model.get_sliding_window() or 0
     layers = model.get_num_layers(config.parallel_config)
