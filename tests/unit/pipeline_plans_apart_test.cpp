@@ -95,6 +95,30 @@ TEST_CASE("plans apart: a prompt goes on in the very next plan") {
   CHECK(e.why(r) == wait_reason::in_flight);
 }
 
+TEST_CASE("plans apart: a prompt leaves a token to each request behind it, unless these are in flight") {
+  for (const std::size_t apart : {1U, 2U}) {
+    engine_of<> e{stages(2, apart)};
+    request& prompt = e.submit(40, 10);
+    e.submit(4, 10);
+    e.submit(4, 10);
+    const auto first = e.plan({.token_budget = 12_tok, .max_chunk = 4_tok});
+    REQUIRE(first.size() == 3);
+    const auto second = e.plan({.token_budget = 12_tok});
+    CAPTURE(apart);
+    CHECK(second.size() == (apart == 1 ? 3 : 1));
+    REQUIRE(second.prefill.size() == 1);
+    CHECK(second.prefill[0].request == &prompt);
+    CHECK(second.prefill[0].count == (apart == 1 ? 10_tok : 12_tok));
+    CHECK(second.computed == 12_tok);
+    e.commit(first);
+    const auto third = e.plan({.token_budget = 12_tok});
+    CHECK(third.size() == 3);
+    CHECK(third.computed == 12_tok);
+    e.commit(second);
+    e.commit(third);
+  }
+}
+
 TEST_CASE("plans apart: with more plans in flight, a request goes on before its token is known") {
   engine_of<> e{stages(3, 2)};
   request& r = e.submit(8, 10);

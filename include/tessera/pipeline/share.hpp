@@ -116,18 +116,20 @@ template <class Planning>
   return end;
 }
 
-/// Gives what is left of the step to the first long prompt in it, as far as there are blocks. O(prefill entries) if
+/// Gives what is left of the step to the first long prompt in it, as far as there are blocks. If plans are apart, to
+/// the first that goes on: residents that it left tokens to may have waited for plans in flight. O(prefill entries) if
 /// something is left, else O(1).
 template <class Planning>
 void top_up(Planning& p) noexcept {
   auto& step = p.step;
+  const bool are_apart = step.apart != step.mark();
   if (!p.config.chunked_prefill || step.limits.max_chunk > tokens{}) return;
   const tokens most = min(step.budget, step.prefill_left);
   if (most <= tokens{}) return;
   for (auto& e : step.prefill) {
     auto& r = *e.request;
     const tokens left = r.state().reach() - e.first;
-    if (left <= long_prompt) continue;
+    if (left <= (are_apart ? e.count : long_prompt)) continue;
     const tokens wanted = within(p, r, e.first, min(left, e.count + most), p.free(), tokens{});
     const tokens reach = reached(p, r, e.first, e.first + wanted) - e.first;
     const tokens count = granted(p, r, e.first, reach, left);
