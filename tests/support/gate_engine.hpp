@@ -19,8 +19,9 @@ struct gate_engine {
   using scheduler_type =
       tessera::iteration_scheduler<Request, tessera::order::fcfs, tessera::preempt::swap, tessera::admit::always,
                                    tessera::kv::block_pool, tessera::kv::csr_tables, Gate>;
-  gate_engine(const tessera::scheduler_limits& l, const Gate& gate)
-      : storage{tessera::storage_for<scheduler_type>(l)}, scheduler{storage, {.gate = gate}} {}
+  gate_engine(const tessera::scheduler_limits& l, const Gate& gate, tessera::tokens least_left = {})
+      : storage{tessera::storage_for<scheduler_type>(l)},
+        scheduler{storage, {.gate = gate, .least_left = least_left}} {}
 
   /// The requests that start in it, in order.
   std::vector<Request*> plan(const tessera::step_limits& l = {}) {

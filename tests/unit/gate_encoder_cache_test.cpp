@@ -7,6 +7,7 @@
 #include <tessera/gate/all.hpp>
 #include <tessera/gate/encoder_cache.hpp>
 #include <tessera/kv/prefix_cache.hpp>
+#include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
 #include "support/allocation_guard.hpp"
@@ -14,6 +15,7 @@
 #include "support/gate_engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -41,7 +43,8 @@ gate::encoder_input image(std::uint64_t hash, tokens first, tokens size) {
 }
 
 struct fixture : tessera_test::gate_engine<request, cache> {
-  explicit fixture(const cache& g) : gate_engine{{.blocks = 1000, .block_size = 16_tok, .residents = 8}, g} {}
+  explicit fixture(const cache& g, tokens least_left = {}, std::size_t blocks = 1000)
+      : gate_engine{{.blocks = blocks, .block_size = 16_tok, .residents = 8}, g, least_left} {}
   ~fixture() {
     for (request& r : requests) static_cast<void>(scheduler.cancel(r));
   }
@@ -141,6 +144,80 @@ TEST_CASE("encoder_cache: some models need all of an image at once") {
   g.plan({.token_budget = 59_tok});
   CHECK(g.share(b) == 59_tok);  // it could not leave more of it to the next
   g.commit();
+}
+
+TEST_CASE("encoder_cache: an image is not cut to leave the prompt's last tokens to another step") {
+  const cache whole{.per_step = 2000_tok, .capacity = 2000_tok, .whole_inputs = true};
+  fixture f{whole, 4_tok, 2000};
+  request& a = f.submit(42_tok, {image(1, 20_tok, 20_tok)});
+  f.plan({.token_budget = 40_tok});
+  CHECK(f.share(a) == 20_tok);  // with the image, 2 tokens would be left
+  CHECK_FALSE(f.encodes(a, 0));
+  f.commit();
+  f.plan({.token_budget = 40_tok});
+  CHECK(f.share(a) == 22_tok);
+  f.commit();
+
+  // A long prompt, which gets what others have left of a step.
+  request& b = f.submit(20'012_tok, {image(2, 19'000_tok, 1010_tok)});
+  f.submit(8_tok, {});
+  f.plan({.token_budget = 20'018_tok});
+  CHECK(f.share(b) == 19'000_tok);
+  f.commit();
+
+  for (std::uint64_t seed = 0; seed != 60; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random{seed};
+    const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+    fixture few{whole, 4_tok, 8};
+    for (std::uint64_t i = 0; i != 12; ++i) {
+      const tokens first{below(30)};
+      const tokens size{1 + below(30)};
+      few.submit(first + size + tokens{1 + below(8)}, {image(100 * seed + i, first, size)}, 1 + below(30));
+    }
+    for (int step = 0; !few.scheduler.idle(); ++step) {
+      REQUIRE(step < 1000);
+      few.plan({.token_budget = tokens{30 + below(40)}});
+      for (std::size_t i = 0; i != few.p.size(); ++i) {
+        const auto& e = few.p[i];
+        const tokens end = e.first + e.count;
+        const gate::encoder_input& one = e.request->images[0];
+        REQUIRE((e.samples || e.request->state().length - end >= 4_tok));
+        REQUIRE_FALSE((e.first < one.first && one.first < end && end < one.first + one.length));
+      }
+      few.commit();
+    }
+  }
+}
+
+TEST_CASE("encoder_cache: a step that begins with an image ends within it where a state is kept") {
+  struct named : request {
+    [[nodiscard]] std::array<std::span<const std::uint64_t>, 1> prefix_hashes() const noexcept { return {}; }
+  };
+  using scheduler_type =
+      iteration_scheduler<named, order::fcfs, preempt::swap, admit::always, kv::groups<1>, kv::csr_tables, cache>;
+  auto storage = storage_for<scheduler_type>(
+      {{.blocks = 100, .residents = 2, .max_length = 200_tok}, {kv::group::recurrent(16_tok, true)}});
+  scheduler_type s{storage, {.gate = {.per_step = 1000_tok, .capacity = 1000_tok, .whole_inputs = true}}};
+  const auto ends = [&](tokens prompt, const gate::encoder_input& of, tokens budget) {
+    named r;
+    r.prompt = prompt;
+    r.images = {of};
+    REQUIRE(s.submit(r, time_point{}) == status::accepted);
+    std::vector<std::int64_t> all;
+    while (is_live(r.state().life)) {
+      const auto p = s.plan(time_point{}, {.token_budget = budget});
+      REQUIRE(p.size() == 1);
+      all.push_back((p[0].first + p[0].count).count());
+      const outcome o{.finished = p[0].samples};
+      REQUIRE(s.commit(p, std::span{&o, 1}, time_point{}) == status::ok);
+    }
+    return all;
+  };
+  // 48 is within the image. A step that begins with it gets beyond.
+  CHECK(ends(100_tok, image(1, 40_tok, 20_tok), 50_tok) == std::vector<std::int64_t>{40, 80, 96, 100});
+  // None can: the state after 48 tokens is the last that others find.
+  CHECK(ends(62_tok, image(2, 10_tok, 49_tok), 100_tok) == std::vector<std::int64_t>{10, 48, 62});
 }
 
 TEST_CASE("encoder_cache: inputs of one place are needed together") {

@@ -7,7 +7,6 @@
 #include <tessera/order/round_robin.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
-#include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
 #include "unit/pipeline_plans_in_flight.hpp"
 
@@ -15,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <random>
 #include <vector>
 
 namespace {
@@ -23,15 +21,10 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 using tessera_test::in_flight::engine_of;
+using tessera_test::in_flight::flights;
 using tessera_test::in_flight::request;
-using tessera_test::in_flight::two;
-
-constexpr scheduler_limits stages(std::size_t in_flight, std::size_t apart) {
-  scheduler_limits l = two;
-  l.plans_in_flight = in_flight;
-  l.plans_apart = apart;
-  return l;
-}
+using tessera_test::in_flight::run_random;
+using tessera_test::in_flight::stages;
 
 template <class Plan>
 bool has(const Plan& p, const request& r) {
@@ -102,6 +95,30 @@ TEST_CASE("plans apart: a prompt goes on in the very next plan") {
   CHECK(e.why(r) == wait_reason::in_flight);
 }
 
+TEST_CASE("plans apart: a prompt leaves a token to each request behind it, unless these are in flight") {
+  for (const std::size_t apart : {1U, 2U}) {
+    engine_of<> e{stages(2, apart)};
+    request& prompt = e.submit(40, 10);
+    e.submit(4, 10);
+    e.submit(4, 10);
+    const auto first = e.plan({.token_budget = 12_tok, .max_chunk = 4_tok});
+    REQUIRE(first.size() == 3);
+    const auto second = e.plan({.token_budget = 12_tok});
+    CAPTURE(apart);
+    CHECK(second.size() == (apart == 1 ? 3 : 1));
+    REQUIRE(second.prefill.size() == 1);
+    CHECK(second.prefill[0].request == &prompt);
+    CHECK(second.prefill[0].count == (apart == 1 ? 10_tok : 12_tok));
+    CHECK(second.computed == 12_tok);
+    e.commit(first);
+    const auto third = e.plan({.token_budget = 12_tok});
+    CHECK(third.size() == 3);
+    CHECK(third.computed == 12_tok);
+    e.commit(second);
+    e.commit(third);
+  }
+}
+
 TEST_CASE("plans apart: with more plans in flight, a request goes on before its token is known") {
   engine_of<> e{stages(3, 2)};
   request& r = e.submit(8, 10);
@@ -126,13 +143,8 @@ TEST_CASE("plans apart: requests that share the places of a batch take turns") {
     engine_of<> e{stages(n, n)};
     std::deque<request*> all;
     for (int i = 0; i != 4; ++i) all.push_back(&e.submit(4, 0));
-    std::deque<step_plan<request>> flights;
-    for (int i = 0; i != 60; ++i) {
-      flights.push_back(e.plan({.max_batch = 4 / n}));
-      if (flights.size() != n) continue;
-      e.commit(flights.front());
-      flights.pop_front();
-    }
+    flights<engine_of<>> plans{e};
+    for (int i = 0; i != 60; ++i) plans.add(e.plan({.max_batch = 4 / n}));
     std::int64_t least = 1000;
     std::int64_t most = 0;
     for (const request* r : all) {
@@ -141,10 +153,7 @@ TEST_CASE("plans apart: requests that share the places of a batch take turns") {
     }
     CAPTURE(n);
     CHECK(most - least <= 1);
-    while (!flights.empty()) {
-      e.commit(flights.front());
-      flights.pop_front();
-    }
+    plans.settle_all();
   }
 }
 
@@ -153,45 +162,20 @@ TEST_CASE("plans apart: no plan contains a request that one too near samples for
     scheduler_limits l = stages(in_flight, apart);
     l.blocks = 20;
     engine_of<order::round_robin, kv::prefix_cache> e{l, {.order = {.quantum = 3_tok}}};
-    std::mt19937 random{seed};
-    for (int i = 0; i != 12; ++i) {
-      const auto prompt = static_cast<std::int64_t>(1 + random() % 20);
-      const auto output = static_cast<std::int64_t>(1 + random() % 20);
-      static_cast<void>(e.submit_hashed(prompt, output, static_cast<std::size_t>(prompt) / 4, random() % 2));
-    }
-    std::deque<step_plan<request>> flights;
-    std::size_t heap = 0;
     std::size_t overlapped = 0;
-    while (!e.scheduler.idle() || !flights.empty()) {
-      if (flights.size() != in_flight && !e.scheduler.idle()) {
-        const tessera_test::no_allocation guard;
-        const auto p = e.plan({.token_budget = 12_tok});
-        heap += guard.allocations();
-        for (std::size_t i = 0; i != p.size(); ++i) {
-          for (std::size_t k = 1; k <= flights.size(); ++k) {
-            const auto& before = flights[flights.size() - k];
-            for (std::size_t j = 0; j != before.size(); ++j) {
-              if (before[j].request != p[i].request || !before[j].samples) continue;
-              REQUIRE(k >= apart);
-              ++overlapped;
-            }
+    const auto made = run_random(e, seed, [&](const auto& p, const auto& plans) {
+      for (std::size_t i = 0; i != p.size(); ++i) {
+        for (std::size_t k = 1; k <= plans.size(); ++k) {
+          const auto& before = plans[plans.size() - k];
+          for (std::size_t j = 0; j != before.size(); ++j) {
+            if (before[j].request != p[i].request || !before[j].samples) continue;
+            REQUIRE(k >= apart);
+            ++overlapped;
           }
         }
-        flights.push_back(p);
-        if (flights.size() != in_flight) continue;
       }
-      e.commit(flights.front());
-      flights.pop_front();
-      REQUIRE(e.steps < 10'000);
-    }
-    CHECK(heap == 0);
+    });
     CHECK((overlapped != 0) == (apart < in_flight));
-    CHECK(e.scheduler.device_blocks_held() == blocks{0});
-    std::vector<std::int64_t> made;
-    for (const request& r : e.requests) {
-      CHECK(r.state().life == lifecycle::finished);
-      made.push_back(r.generated().count());
-    }
     return made;
   };
   for (unsigned seed = 1; seed != 30; ++seed) {

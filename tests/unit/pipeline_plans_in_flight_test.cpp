@@ -8,14 +8,11 @@
 #include <tessera/order/two_phase.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 
-#include "support/allocation_guard.hpp"
 #include "support/catch.hpp"
 #include "unit/pipeline_plans_in_flight.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <random>
 #include <vector>
 
 namespace {
@@ -23,8 +20,11 @@ namespace {
 using namespace tessera;
 using namespace tessera::literals;
 using tessera_test::in_flight::engine_of;
+using tessera_test::in_flight::flights;
 using tessera_test::in_flight::request;
+using tessera_test::in_flight::run_random;
 using tessera_test::in_flight::two;
+using tessera_test::in_flight::with_blocks;
 
 }  // namespace
 
@@ -304,58 +304,25 @@ TEST_CASE("plans in flight: a phase changes, and a turn ends, when that is known
   engine_of<order::round_robin> turns{two, {.order = {.quantum = 2_tok}}};
   std::vector<request*> all;
   for (int i = 0; i != 3; ++i) all.push_back(&turns.submit(4, 30));
-  std::deque<step_plan<request>> flights;
+  flights<decltype(turns)> plans{turns};
   std::vector<std::size_t> ran(3);
-  for (int i = 0; i != 40; ++i) {
-    flights.push_back(turns.plan({.max_batch = 2}));
-    if (flights.size() != 2) continue;
-    for (std::size_t k = 0; k != flights.front().size(); ++k) {
-      for (std::size_t n = 0; n != 3; ++n) ran[n] += flights.front()[k].request == all[n] ? 1U : 0U;
+  for (int i = 0; i != 39; ++i) {
+    const auto p = turns.plan({.max_batch = 2});
+    for (std::size_t k = 0; k != p.size(); ++k) {
+      for (std::size_t n = 0; n != 3; ++n) ran[n] += p[k].request == all[n] ? 1U : 0U;
     }
-    turns.commit(flights.front());
-    flights.pop_front();
+    plans.add(p);
   }
   for (const std::size_t n : ran) CHECK(n >= 24);  // of 39 steps with two each
-  turns.commit(flights.front());
+  plans.settle_all();
 }
 
 TEST_CASE("plans in flight: the same requests end after the same tokens, in the same order, with one or with four") {
   const auto run = [](std::size_t plans_in_flight, unsigned seed) {
-    scheduler_limits l = two;
-    l.blocks = 20;
+    scheduler_limits l = with_blocks(20);
     l.plans_in_flight = plans_in_flight;
     engine_of<> e{l};
-    std::mt19937 random{seed};
-    for (int i = 0; i != 12; ++i) {
-      const auto prompt = static_cast<std::int64_t>(1 + random() % 20);
-      const auto output = static_cast<std::int64_t>(1 + random() % 20);
-      static_cast<void>(e.submit(prompt, output));
-    }
-    std::deque<step_plan<request>> flights;
-    std::size_t heap = 0;
-    while (!e.scheduler.idle() || !flights.empty()) {
-      const bool full = flights.size() == plans_in_flight;
-      if (!full && !e.scheduler.idle()) {
-        const tessera_test::no_allocation guard;
-        const auto p = e.plan({.token_budget = 12_tok});
-        heap += guard.allocations();
-        flights.push_back(p);
-        if (flights.size() != plans_in_flight) continue;
-      }
-      e.commit(flights.front());
-      flights.pop_front();
-      REQUIRE(e.steps < 10'000);
-    }
-    CHECK(heap == 0);
-    CHECK(e.scheduler.device_blocks_held() == blocks{0});
-    CHECK(e.scheduler.host_blocks_held() == blocks{0});
-    CHECK(e.scheduler.tables().free_rows() == e.scheduler.tables().rows());
-    std::vector<std::int64_t> made;
-    for (const request& r : e.requests) {
-      CHECK(r.state().life == lifecycle::finished);
-      made.push_back(r.generated().count());
-    }
-    return made;
+    return run_random(e, seed, [](const auto&, const auto&) {});
   };
   for (unsigned seed = 1; seed != 30; ++seed) {
     CAPTURE(seed);

@@ -176,15 +176,16 @@ struct basic_encoder_cache {
       return count != tokens{} && is_needed(input, first, count);
     };
     // Those that are there first: they are not dropped for the others.
-    for (const bool is_there : {true, false}) {
-      for (encoder_input& input : r.encoder_inputs()) {
-        if (is_read(input) && holds(input.hash) == is_there) want(input);
-      }
+    for (const encoder_input& input : r.encoder_inputs()) {
+      if (is_read(input)) keep(input);
+    }
+    for (encoder_input& input : r.encoder_inputs()) {
+      if (is_read(input)) encode(input);
     }
     for (const encoder_input& input : r.encoder_inputs()) {
+      if (lacks || is_read(input) || !is_needed(input, first, count + tokens{1})) continue;
       amount more = wanted;
-      const bool is_next = !is_read(input) && is_needed(input, first, count + tokens{1});
-      lacks = lacks || (is_next && !has_room(input, more));
+      lacks = look_up(input) != shared && !has_room(input, more);
     }
   }
   /// The plan is run: it cannot be abandoned any more.
@@ -258,15 +259,16 @@ struct basic_encoder_cache {
     }
     return false;
   }
-  /// Whether others hold the room that the output takes: requests, or the latest plan.
-  [[nodiscard]] constexpr bool is_shared(const encoder_input& input) const noexcept {
-    if (is_used(input) || is_coming(input.hash)) return true;
+  static constexpr std::size_t shared = MostOutputs + 1;
+  /// As `find`, for an input that its request does not use yet. `shared`: other requests, or the latest plan, hold the
+  /// room of its output already.
+  [[nodiscard]] constexpr std::size_t look_up(const encoder_input& input) const noexcept {
+    if (is_coming(input.hash)) return shared;
     const std::size_t at = find(input.hash);
-    return at != held && (outputs[at].users != 0 || outputs[at].wanted_in == plan);
+    return at != held && (outputs[at].users != 0 || outputs[at].wanted_in == plan) ? shared : at;
   }
-  /// Whether there is room for the output beside `more`, to which it is added.
+  /// Whether there is room for an output that is not shared beside `more`, to which it is added.
   [[nodiscard]] constexpr bool has_room(const encoder_input& input, amount& more) const noexcept {
-    if (is_shared(input)) return true;
     const std::size_t count = used.count + more.count;
     if (count != 0 && (used.size + more.size + input.size > capacity || count == MostOutputs)) return false;
     more = {more.size + input.size, more.count + 1};
@@ -275,21 +277,28 @@ struct basic_encoder_cache {
   /// Whether it can be encoded beside `work` as well, to which it is added. `others`: what of this has another place.
   [[nodiscard]] constexpr bool fits(const encoder_input& input, amount& more, tokens& work,
                                     tokens others) const noexcept {
-    if (is_shared(input)) return true;
-    const bool is_new = find(input.hash) == held;
+    const std::size_t at = look_up(input);
+    if (at == shared) return true;
+    const bool is_new = at == held;
     if (lacks || (is_new && others != tokens{} && work + input.size > per_step) || !has_room(input, more)) return false;
     if (is_new) work += input.size;
     return true;
   }
-  constexpr void want(encoder_input& input) noexcept {
-    if (is_shared(input)) return;
-    const std::size_t at = find(input.hash);
+  constexpr void want(const encoder_input& input) noexcept {
     wanted.size += input.size;
     ++wanted.count;
-    if (at != held) {
-      outputs[at].wanted_in = plan;
-      return;
-    }
+  }
+  /// If its output is there, the latest plan uses it.
+  constexpr void keep(const encoder_input& input) noexcept {
+    const std::size_t at = look_up(input);
+    if (at == shared || at == held) return;
+    want(input);
+    outputs[at].wanted_in = plan;
+  }
+  /// If its output is not there, the latest plan encodes it.
+  constexpr void encode(encoder_input& input) noexcept {
+    if (look_up(input) != held) return;
+    want(input);
     make_room(input.size);
     coming[encoded++] = {.hash = input.hash, .size = input.size};
     encoding += input.size;

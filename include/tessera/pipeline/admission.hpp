@@ -131,8 +131,8 @@ template <class Planning>
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
   const tokens wanted = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
-  const tokens most = loads ? wanted : allowed(roster.gate, r, first, wanted);
-  const tokens count = max(leaving(p, most, left), tokens{1});
+  const tokens most = loads ? wanted : granted(p, r, first, wanted, left);
+  const tokens count = max(most, tokens{1});
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
   const blocks in_all = max(to_come, to_take) + step.promised;
@@ -152,7 +152,7 @@ template <class Planning>
     lacking = make_free(p, r, to_take, slots, in_all);
     if (lacking > blocks{}) why_not = wait_reason::no_blocks;
   }
-  if (why_not == wait_reason::none && !loads && leaving(p, most, left) <= tokens{}) why_not = wait_reason::gated;
+  if (why_not == wait_reason::none && !loads && most <= tokens{}) why_not = wait_reason::gated;
   if (why_not == wait_reason::none && !comes_back && !loads && slots == 0 && follows_prefix(roster, r, cached)) {
     roll_back(p, mark);
     return hold_for_prefix(p, r, static_cast<std::uint32_t>(cached / kv.block_size()), as_guest);

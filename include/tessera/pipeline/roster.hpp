@@ -331,7 +331,7 @@ struct roster {
     }
   }
 
-  /// Takes starting requests off the queue; `settle_places` makes them residents. From `first_guest` on they are
+  /// Takes starting requests off the queue; `residents.settle` makes them residents. From `first_guest` on they are
   /// backfilled.
   void settle_admissions(std::span<Request* const> admitted, std::size_t first_guest) noexcept {
     for (std::size_t i = 0; i != admitted.size(); ++i) {
@@ -364,7 +364,7 @@ struct roster {
   }
 
   /// Counts an entry of a plan as run before its outcome is known, because another plan is made on top. `at`: its place
-  /// among the residents; `no_index` if it starts in this plan. Places are assigned; `settle_places` moves the
+  /// among the residents; `no_index` if it starts in this plan. Places are assigned; `residents.settle` moves the
   /// requests.
   void advance(const scheduled<Request>& e, std::uint32_t at, std::uint32_t mark) noexcept {
     Request& r = *e.request;
@@ -408,8 +408,8 @@ struct roster {
   }
 
   /// Applies the outcome of an entry of a plan. `at`: its place among the residents; `no_index` if it has none yet,
-  /// because it starts in this plan, or none any more. Places are assigned; `settle_places` moves the requests. True:
-  /// it has ended, but a later plan in flight contains it, and it leaves when that is settled.
+  /// because it starts in this plan, or none any more. Places are assigned; `residents.settle` moves the requests.
+  /// True: it has ended, but a later plan in flight contains it, and it leaves when that is settled.
   template <bool Advanced>
   [[nodiscard]] bool settle(const scheduled<Request>& e, const outcome& o, std::uint32_t at, time_point now,
                             std::uint32_t mark) noexcept {
@@ -461,7 +461,6 @@ struct roster {
     }
     return false;
   }
-  void settle_places() noexcept { residents.settle(); }
 
   waiting_queue waiting;
   ledger kv;

@@ -34,7 +34,7 @@ struct settlement {
     roster.settle_admissions(s->admitted, s->first_guest);
     for (std::size_t i = 0; i != s->decode.size(); ++i) roster.advance(s->decode[i], s->decode_at[i], s->mark());
     for (std::size_t i = 0; i != s->prefill.size(); ++i) roster.advance(s->prefill[i], s->prefill_at[i], s->mark());
-    roster.settle_places();
+    roster.residents.settle();
     roster.kv.copies_done();
     let_ended_go(*s);
   }
@@ -185,7 +185,7 @@ struct settlement {
       settle_entry<Advanced>(s.prefill[i], *o, s.prefill_at[i], now, mark);
       spoilt = spoilt || o->spoilt;
     }
-    roster.settle_places();
+    roster.residents.settle();
     plans.pop_oldest();
     if constexpr (Advanced) {
       for (R* r : s.ended) roster.let_go_late(*r);

@@ -65,6 +65,16 @@ template <class Planning>
   return rest > tokens{} && rest < p.config.least_left ? left - p.config.least_left : count;
 }
 
+/// The number of a prompt's `count` tokens from `first` on that are computed at once: what the gate allows, `leaving`
+/// enough of the `left` ones. 0 or less: it waits.
+template <class Planning>
+[[nodiscard]] tokens granted(const Planning& p, const typename Planning::request& r, tokens first, tokens count,
+                             tokens left) noexcept {
+  const tokens most = allowed(p.roster.gate, r, first, count);
+  const tokens n = leaving(p, most, left);
+  return n == most ? n : allowed(p.roster.gate, r, first, n);  // the gate may not allow a step that ends earlier
+}
+
 /// Without chunked prefill: whether this step takes a prompt with `left` tokens to compute.
 template <class Planning>
 [[nodiscard]] bool takes_whole(const Planning& p, tokens left) noexcept {
@@ -106,21 +116,23 @@ template <class Planning>
   return end;
 }
 
-/// Gives what is left of the step to the first long prompt in it, as far as there are blocks. O(prefill entries) if
+/// Gives what is left of the step to the first long prompt in it, as far as there are blocks. If plans are apart, to
+/// the first that goes on: residents that it left tokens to may have waited for plans in flight. O(prefill entries) if
 /// something is left, else O(1).
 template <class Planning>
 void top_up(Planning& p) noexcept {
   auto& step = p.step;
+  const bool are_apart = step.apart != step.mark();
   if (!p.config.chunked_prefill || step.limits.max_chunk > tokens{}) return;
   const tokens most = min(step.budget, step.prefill_left);
   if (most <= tokens{}) return;
   for (auto& e : step.prefill) {
     auto& r = *e.request;
     const tokens left = r.state().reach() - e.first;
-    if (left <= long_prompt) continue;
+    if (left <= (are_apart ? e.count : long_prompt)) continue;
     const tokens wanted = within(p, r, e.first, min(left, e.count + most), p.free(), tokens{});
     const tokens reach = reached(p, r, e.first, e.first + wanted) - e.first;
-    const tokens count = leaving(p, allowed(p.roster.gate, r, e.first, reach), left);
+    const tokens count = granted(p, r, e.first, reach, left);
     if (count <= e.count) return;
     plans_prompt(p.roster.gate, r, e.first, count);
     if (const blocks more = p.roster.kv.lacks(r, e.first + count); more > blocks{}) {
@@ -250,7 +262,7 @@ template <class Planning>
   const tokens room = kv.room(r);
   tokens count = left == tokens{1} ? left : chunk_of(p, r, left);
   if (is_prefill) count = within(p, r, s.computed, count, p.free(), tokens{});
-  count = leaving(p, allowed(p.roster.gate, r, s.computed, count), left);
+  count = granted(p, r, s.computed, count, left);
   if (count <= tokens{}) [[unlikely]] {
     plans_prompt(p.roster.gate, r, s.computed, tokens{});
     if (is_prefill) promise(p, r);
@@ -267,7 +279,7 @@ template <class Planning>
       const blocks one = kv.lacks(r, s.computed + tokens{1});
       if (p.free() < one) static_cast<void>(make_free(p, r, one, 0, one));
       count = reached(p, r, s.computed, s.computed + count) - s.computed;
-      count = leaving(p, allowed(p.roster.gate, r, s.computed, count), left);
+      count = granted(p, r, s.computed, count, left);
       if (count <= tokens{}) {
         kv.mark_stalled(r, p.step.mark());
         return false;

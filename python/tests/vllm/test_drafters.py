@@ -45,6 +45,8 @@ def driven(
     second = more.pop("second", False)
     asynchronous = in_flight == 2
     made = stub.config(tessera=own, second=second, drafts=most, drafter=drafter, async_scheduling=asynchronous, **more)
+    # As vLLM sizes its steps: a drafter's places do not come out of their tokens.
+    made.scheduler_config.max_num_batched_tokens += made.scheduler_config.max_num_seqs * api.slots_per_request(made)
     kv = stub.memory(blocks, windows, sizes=tuple(sizes))
     s = stub.scheduler(cls, made, blocks, kv=kv, include_finished_set=True)
     assert type(s) is cls
@@ -96,8 +98,7 @@ def test_beside_vllm(drafter: str, kind: str, in_flight: int) -> None:
     ]
     assert runs[0].got == runs[1].got
     assert runs[0].reasons == runs[1].reasons
-    # The drafter's places for all requests come out of a step that is small here.
-    assert runs[1].steps < (1.5 if drafter == "dflash" else 1.2) * runs[0].steps
+    assert runs[1].steps < 1.2 * runs[0].steps
     # The last block that is known is computed anew there; here the token behind it tells.
     assert runs[0].hits > 0 and (kind != "all" or runs[1].hits > 0.8 * runs[0].hits)
 

@@ -143,74 +143,56 @@ def make(path: Path, kind: str) -> None:
     model.write_tokenizer(path, **special[kind])
 
 
-def _llava(path: Path) -> Any:
-    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+def _clip_and_llama(kind: str) -> dict[str, Any]:
+    from transformers import CLIPVisionConfig, LlamaConfig
 
-    config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**_tower()),
-        text_config=LlamaConfig(**_text()),
-        image_token_index=token("llava"),
-        image_seq_length=embeddings,
-        vision_feature_layer=-1,
-        tie_word_embeddings=False,
-    )
+    return {
+        "vision_config": CLIPVisionConfig(**_tower()),
+        "text_config": LlamaConfig(**_text()),
+        "image_token_index": token(kind),
+        "vision_feature_layer": -1,
+        "tie_word_embeddings": False,
+    }
+
+
+def _write_llava_processor(path: Path, kind: str, of_images: str, **more: Any) -> None:
+    """`more`: what the processor of images knows beside the size."""
     _write(
         path,
         "preprocessor_config.json",
         {
-            "image_processor_type": "CLIPImageProcessor",
+            "image_processor_type": f"{of_images}ImageProcessor",
             "size": {"shortest_edge": side},
             "crop_size": {"height": side, "width": side},
+            **more,
         },
     )
     _write(
         path,
         "processor_config.json",
         {
-            "processor_class": "LlavaProcessor",
+            "processor_class": f"{kind}Processor",
             "patch_size": patch,
             "vision_feature_select_strategy": "default",
             "num_additional_image_tokens": 1,
             "image_token": "<image>",
         },
     )
-    return LlavaForConditionalGeneration(config)
+
+
+def _llava(path: Path) -> Any:
+    from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+    _write_llava_processor(path, "Llava", "CLIP")
+    return LlavaForConditionalGeneration(LlavaConfig(**_clip_and_llama("llava"), image_seq_length=embeddings))
 
 
 def _llava_next(path: Path) -> Any:
-    from transformers import CLIPVisionConfig, LlamaConfig, LlavaNextConfig, LlavaNextForConditionalGeneration
+    from transformers import LlavaNextConfig, LlavaNextForConditionalGeneration
 
-    tiles = [[side, side], [side, 2 * side], [2 * side, side]]
-    config = LlavaNextConfig(
-        vision_config=CLIPVisionConfig(**_tower()),
-        text_config=LlamaConfig(**_text()),
-        image_token_index=token("llava_next"),
-        image_grid_pinpoints=tiles,
-        vision_feature_layer=-1,
-        tie_word_embeddings=False,
-    )
-    _write(
-        path,
-        "preprocessor_config.json",
-        {
-            "image_processor_type": "LlavaNextImageProcessor",
-            "size": {"shortest_edge": side},
-            "crop_size": {"height": side, "width": side},
-            "image_grid_pinpoints": tiles,
-        },
-    )
-    _write(
-        path,
-        "processor_config.json",
-        {
-            "processor_class": "LlavaNextProcessor",
-            "patch_size": patch,
-            "vision_feature_select_strategy": "default",
-            "num_additional_image_tokens": 1,
-            "image_token": "<image>",
-        },
-    )
-    return LlavaNextForConditionalGeneration(config)
+    tiles = {"image_grid_pinpoints": [[side, side], [side, 2 * side], [2 * side, side]]}
+    _write_llava_processor(path, "LlavaNext", "LlavaNext", **tiles)
+    return LlavaNextForConditionalGeneration(LlavaNextConfig(**_clip_and_llama("llava_next"), **tiles))
 
 
 def _gemma3(path: Path) -> Any:

@@ -130,7 +130,7 @@ void instance::start_step(double now_s) {
   }
   tokens_ += static_cast<std::uint64_t>(plan.computed.count());
   step_shape shape{};
-  outcomes_.resize(plan.decode.size() + plan.prefill.size());
+  outcomes_.resize(plan.size());
   outcome* o = outcomes_.data();
   for (const scheduled<request>& e : plan.decode) {
     shape.add_decode(e.first + e.count);
