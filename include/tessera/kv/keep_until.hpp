@@ -19,12 +19,12 @@ namespace kv {
 /// that time. Kept is not pinned: if there is nothing else, kept blocks go as well.
 /// When to use: turns of agents with tools that answer after a predictable time (Continuum's time to live).
 ///
-/// A request may name its session, `r.kv_session`, and may say by `r.releases_kv` that no other turn follows. Its
-/// blocks then go before all others. For a block that one session alone has had, the latest that this session said
-/// counts. A block that others have had as well, as of a common system prompt, is not released. It is kept for the
-/// latest time that one of them asked for.
-/// Without a session, a block is kept for one use: if it is used again, by any request, it is kept no longer unless a
-/// request asks again.
+/// A block is kept for one use: if it is used again, by any request, it is kept no longer unless a request asks again.
+/// (Common beginnings that were kept for the latest time of all, used or not, took more than they gave.)
+///
+/// A request may name its session, `r.kv_session`, and say by `r.releases_kv` that no other turn of it follows. Blocks
+/// that no other session has had then go before all others. Those that others have had, as of a common system prompt,
+/// stay.
 ///
 /// A list of what is not kept and a heap of what is: O(1) for a block without a hint that is cached, used again or
 /// evicted, O(log kept blocks) for one that is kept or released. 48 bytes a block. Model of `eviction_policy`.
@@ -39,10 +39,10 @@ class keep_until {
     constexpr retention_type(time_point t = {}, std::uint32_t of = 0, bool is_last = false) noexcept
         : until{t}, session{of}, releases{is_last} {}
     time_point until;       ///< When they are needed at the latest; the origin of time: no hint.
-    std::uint32_t session;  ///< The session of the request, at most `last_session`; 0: none.
+    std::uint32_t session;  ///< The session of the request, at most `last_session`; 0: none, or several.
     bool releases;          ///< No other turn of that session follows. Without a session it has no effect.
   };
-  static constexpr std::uint32_t last_session = 0xffff'fffdU;  ///< The largest number of a session.
+  static constexpr std::uint32_t last_session = no_index - 1;  ///< The largest number of a session.
 
   /// The place of a block, and its hint before it was used again.
   struct place_type {
@@ -92,13 +92,9 @@ class keep_until {
   void retain(block_id id, const retention_type& hint) noexcept {
     TESSERA_ASSERT(hint.session <= last_session, "not a session");
     subject& s = subject_[id];
-    if (s.session == of_none || (s.session == hint.session && s.session != 0)) {
-      s = {hint.until, hint.session, hint.releases && hint.session != 0};
-      return;
-    }
     if (s.until < hint.until) s.until = hint.until;
-    if (s.session != hint.session) s.session = of_several;
-    s.is_released = false;
+    s.session = s.session == of_none || s.session == hint.session ? hint.session : 0;
+    s.is_released = hint.releases && s.session != 0;
   }
   /// A request's retention hint for its blocks.
   template <class Request>
@@ -139,7 +135,7 @@ class keep_until {
     subject& s = subject_[id];
     const place_type was{turn_[id].at, turn_[id].turn, s.until, list_[id].previous};
     leave(id);
-    if (s.session == 0 || s.session == of_none) s.until = {};
+    s.until = {};
     return was;
   }
   /// Undoes `remove`.
@@ -182,8 +178,7 @@ class keep_until {
     std::uint64_t turn = 0;
     friend constexpr auto operator<=>(const turn_type&, const turn_type&) noexcept = default;
   };
-  static constexpr std::uint32_t of_none = no_index;             // no request has said anything of it
-  static constexpr std::uint32_t of_several = last_session + 1;  // several sessions have had it
+  static constexpr std::uint32_t of_none = no_index;  // no request has said anything of it
   static constexpr time_point foremost = time_point{} - time_point::duration::forever();
   static constexpr time_point released = time_point{} - typename time_point::duration{1};
   struct subject {
