@@ -354,6 +354,8 @@ void core::admit(const arrival& a) {
     --unwanted_;
   } else {
     set(r.object, names().status, r.state().preemptions == 0 ? words_.status_waiting : words_.status_preempted);
+    // As a request that starts with one token to compute.
+    if (settings_.pads && r.state().length - r.state().computed == ts::tokens{1}) r.drafts = ts::tokens{lookahead_};
   }
 }
 

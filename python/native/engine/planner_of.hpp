@@ -43,7 +43,7 @@ struct drafts_and_places : ts::draft::per_request {
   [[nodiscard]] ts::tokens drafts(const request& r, const ts::draft_view& view) const noexcept {
     const auto& s = r.state();
     const bool starts = pads && view.prefills == 0 && s.life == ts::lifecycle::waiting;
-    const ts::tokens found = block_size * static_cast<std::int64_t>(s.shared_blocks);
+    const ts::tokens found = max(s.computed, block_size * static_cast<std::int64_t>(s.shared_blocks));
     return starts && found > ts::tokens{} && s.length - found == ts::tokens{1} ? view.most : r.drafts;
   }
 };
@@ -125,7 +125,7 @@ class planner_of final : public planner {
     if constexpr (requires { scheduler_.forget_prefixes(); }) {
       return scheduler_.forget_prefixes();
     } else {
-      return scheduler_.plan_pending() ? ts::status::busy : ts::status::ok;
+      return ts::status::ok;  // it knows none
     }
   }
   ts::status tune(const settings& s) override { return tune_order(scheduler_, s, set_); }

@@ -161,7 +161,7 @@ class Worker:
         assert len(remote) >= len(local)
         for mine, theirs in zip(local, remote[len(remote) - len(local) :], strict=True):
             if mine not in invalid:
-                self.runner.kv[mine] = list(other.runner.kv[theirs])
+                self.runner.put(mine, other.runner.content(theirs))
                 self.pulled += 1
 
     def _let_go(self, params: dict[str, Any]) -> None:

@@ -180,7 +180,7 @@ class StoreWorker:
         for block_id, name in step.kv_connector_metadata.save:
             # Else it may have been computed from what did not come, in this step or in the one before.
             if not invalid and not self.spoilt:
-                self.store[name] = list(self.runner.kv[block_id])
+                self.store[name] = self.runner.content(block_id)
                 self.saved += 1
         self.spoilt = bool(invalid) and bool(self.launched)
         output.kv_connector_output = KVConnectorOutput(finished_recving=done or None, invalid_block_ids=invalid)
@@ -192,10 +192,10 @@ class StoreWorker:
             fails_from = self.rng.randrange(len(blocks))
             self.failed += 1
         for block_id, name in blocks[:fails_from]:
-            self.runner.kv[block_id] = list(self.store[name])
+            self.runner.put(block_id, self.store[name])
             self.loaded += 1
         for block_id, _ in blocks[fails_from:]:
-            self.runner.kv[block_id] = [-7] * block
+            self.runner.spoil(block_id)
         return {block_id for block_id, _ in blocks[fails_from:]}
 
 
@@ -224,7 +224,7 @@ class Host(OffloadingWorker):
 
     def _load(self, device: Any, host: Any) -> None:
         for ours, theirs in zip(device.block_ids.tolist(), host.block_ids.tolist(), strict=True):
-            self.runner.kv[ours] = list(self.memory[theirs])
+            self.runner.put(ours, self.memory[theirs])
             self.loaded += 1
 
     def _end(self, job_id: int) -> None:
@@ -233,7 +233,7 @@ class Host(OffloadingWorker):
             self._load(device, host)
         else:
             for ours, theirs in zip(device.block_ids.tolist(), host.block_ids.tolist(), strict=True):
-                self.memory[theirs] = list(self.runner.kv[ours])
+                self.memory[theirs] = self.runner.content(ours)
                 self.stored += 1
         self.done.append(TransferResult(job_id=job_id, success=True))
 

@@ -391,6 +391,17 @@ class Runner:
             req_ids=ids, req_id_to_index={r: i for i, r in enumerate(ids)}, sampled_token_ids=outputs
         )
 
+    def content(self, block: int) -> Any:
+        """All that is in a block, for `put`: a connector moves the KV of a drafter together with the model's."""
+        return list(self.kv[block]), list(self.drafters_kv[block])
+
+    def put(self, block: int, content: Any) -> None:
+        self.kv[block], self.drafters_kv[block] = (list(of) for of in content)
+
+    def spoil(self, block: int) -> None:
+        """Fills it with what was to come and has not."""
+        self.put(block, ([-7] * block_size, [None] * block_size))
+
     def _must_be_zero(self, zeroed: set[int], blocks: Any, done: int) -> None:
         for group, mine in enumerate(blocks):
             fresh = set(mine[done // self.sizes[group] :]) - {0}

@@ -6,11 +6,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import images
 import pytest
 import store
 import stub
 from vllm.config import KVTransferConfig
 from vllm.v1.engine import FinishReason
+from vllm.v1.outputs import DraftTokenIds
 
 
 def connected(made: Any, name: str, options: dict[str, Any], policy: str = "recompute") -> Any:
@@ -42,17 +44,24 @@ class Served:
         aborts: bool = False,
         count: int = 60,
         in_flight: int = 1,
+        sees: bool = False,
         **more: Any,
     ) -> None:
         store.StoreConnector.stores.clear()
-        made = stub.config(tessera=tessera, async_scheduling=in_flight == 2, **more)
+        made = (images.config if sees else stub.config)(tessera=tessera, async_scheduling=in_flight == 2, **more)
         made = connected(made, name, dict(options or {}), policy)
         own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
         cls = own if tessera is None else stub.Scheduler
         self.in_flight = in_flight
         self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True)
         assert type(s) is cls
-        self.runner = stub.Runner(blocks, more.get("second", False), discards=failing > 0 or in_flight == 2)
+        self.runner = (images.Runner if sees else stub.Runner)(
+            blocks,
+            more.get("second", False),
+            drafts=more.get("drafts", 0),
+            drafter=more.get("drafter", "").removeprefix("ngram"),
+            discards=failing > 0 or in_flight == 2,
+        )
         if name == "OffloadingConnector":
             self.worker: Any = store.Offload(self.runner, seed)
         else:
@@ -67,7 +76,7 @@ class Served:
         )
         self.external = 0
         self.told: list[Any] = []  #: of the connector's cache
-        load = stub.Load(seed=seed, count=count)
+        load = (images.Load if sees else stub.Load)(seed=seed, count=count)
         for turn in range(2):
             if turn:
                 while not s.reset_prefix_cache():
@@ -94,15 +103,18 @@ class Served:
                     self.external += o.prefill_stats.num_external_cached_tokens
                 if o.finish_reason is not None:
                     self.reasons[o.request_id] = o.finish_reason
+        if self.runner.drafts and self.in_flight == 1 and plan.total_num_scheduled_tokens:
+            s.update_draft_token_ids(self.runner.take_draft_token_ids())
 
     def serve(self, load: stub.Load, turn: int, aborts: bool) -> None:
         s, asked, steps = self.s, {}, 0
-        coming = load.requests()
+        coming, features = load.requests(), getattr(load, "features", {})
         while coming or s.has_requests() or self.worker.launched:
             for request_id, prompt, params, _, salt in coming[:2]:
-                asked[f"{turn}-{request_id}"] = (prompt, params)
+                mine = {"mm_features": list(features[request_id])} if features else {}
+                asked[f"{turn}-{request_id}"] = (images.seen(prompt, features.get(request_id, [])), params)
                 self.got[f"{turn}-{request_id}"] = []
-                s.add_request(stub.request(f"{turn}-{request_id}", prompt, params, salt=salt))
+                s.add_request(stub.request(f"{turn}-{request_id}", prompt, params, salt=salt, **mine))
             coming = coming[2:]
             if aborts and self.rng.random() < 0.1 and s.requests:
                 victim = self.rng.choice(list(s.requests))
@@ -205,6 +217,88 @@ def test_offloading_beside_vllm(in_flight: int) -> None:
         assert run.worker.host.loaded > 50
     assert runs[0].got == runs[1].got
     assert runs[0].reasons == runs[1].reasons
+
+
+drafters = ["ngram", "eagle", "draft_model", "dflash", "modules"]
+
+
+@flights
+@pytest.mark.parametrize("drafter", drafters)
+def test_drafts(drafter: str, in_flight: int) -> None:
+    place = drafters.index(drafter) + in_flight
+    for failing, second in ((0, place % 2 == 0), (0.3, place % 2 == 1)):
+        options = (within, later, both)[(place + second) % 3]
+        more = {"caching": place % 4 < 2, "second": second, "aborts": second, "in_flight": in_flight}
+        run = Served({}, options=options, seed=place, failing=failing, drafts=3, drafter=drafter, **more)
+        assert run.worker.loaded > 50 and run.worker.saved > 50 and run.preempted > 0
+        assert run.runner.tried > 200 and run.runner.accepted > 50
+        assert bool(run.worker.failed) == bool(failing)
+
+
+@flights
+@pytest.mark.parametrize("drafter", ["ngram", "eagle", "modules"])
+def test_offloading_drafts(drafter: str, in_flight: int) -> None:
+    """vLLM's own OffloadingConnector beside drafts that are refused: no block with their KV is stored."""
+    for aborts in (False, True):
+        run = Served(
+            {},
+            name="OffloadingConnector",
+            options={"cpu_bytes_to_use": 1 << 20},
+            seed=drafters.index(drafter) + in_flight,
+            second=aborts == (in_flight == 1),
+            aborts=aborts,
+            in_flight=in_flight,
+            drafts=3,
+            drafter=drafter,
+        )
+        assert run.worker.host.stored > 50 and run.worker.host.loaded > 50
+        assert run.runner.tried > 200 and run.runner.accepted > 50
+
+
+@flights
+@pytest.mark.parametrize("name", ["StoreConnector", "OffloadingConnector"])
+def test_drafts_beside_vllm(name: str, in_flight: int) -> None:
+    options = {"cpu_bytes_to_use": 1 << 20} if name == "OffloadingConnector" else both
+    more = {"name": name, "options": options, "seed": 3, "in_flight": in_flight, "drafts": 3, "drafter": "eagle"}
+    runs = [Served(tessera, **more) for tessera in (None, {})]
+    assert runs[0].got == runs[1].got
+    assert runs[0].reasons == runs[1].reasons
+
+
+def test_an_aborted_request_has_no_kv_of_refused_drafts() -> None:
+    """A store may take what is computed: not the place of the last token, which a draft was in."""
+    for tessera in (None, {}):
+        made = connected(stub.config(tessera=tessera, drafts=3), "StoreConnector", {})
+        s = stub.scheduler(stub.OwnScheduler if tessera is None else stub.Scheduler, made, 60)
+        runner, r = stub.Runner(60, drafts=3), stub.request("a", [5] * 20, stub.SamplingParams(max_tokens=9))
+        s.add_request(r)
+        s.update_from_output(step := s.schedule(), runner.run(step))
+        runner.guesses["a"] = [1, 1, 1]  # which it never samples
+        s.update_draft_token_ids(DraftTokenIds(["a"], [[1, 1, 1]]))
+        step = s.schedule()
+        assert step.num_scheduled_tokens == {"a": 4}
+        s.update_from_output(step, runner.run(step))
+        s.finish_requests("a", stub.RequestStatus.FINISHED_ABORTED)
+        assert (r.num_tokens, r.num_computed_tokens) == (22, 21)
+
+
+@modes
+@flights
+def test_images(options: dict[str, Any], in_flight: int) -> None:
+    for failing, caching in ((0, in_flight == 1), (0.3, in_flight == 2)):
+        more = {"failing": failing, "aborts": caching, "caching": caching, "second": caching}
+        run = Served({}, options=options, seed=in_flight, in_flight=in_flight, sees=True, **more)
+        assert run.worker.loaded > 50 and run.worker.saved > 50 and run.runner.encoded > 10
+        assert bool(run.worker.failed) == bool(failing)
+
+
+@flights
+@pytest.mark.parametrize("drafter", ["", "eagle"])
+def test_offloading_images(drafter: str, in_flight: int) -> None:
+    more = {"drafts": 3, "drafter": drafter} if drafter else {}
+    options = {"cpu_bytes_to_use": 1 << 20}
+    run = Served({}, "OffloadingConnector", options, aborts=True, in_flight=in_flight, sees=True, **more)
+    assert run.worker.host.stored > 50 and run.worker.host.loaded > 50 and run.runner.encoded > 10
 
 
 def test_a_wrong_block_is_seen() -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from engine import Result, Setting, run, run_apart
+from vllm.config import KVTransferConfig
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TESSERA_VLLM_ENGINE"), reason="the real engine takes minutes: set TESSERA_VLLM_ENGINE"
@@ -115,6 +117,23 @@ def test_same_tokens_apart(name: str) -> None:
         assert all(ours.outputs[i] == plain.outputs[i] for i in both)
         print(f"accepted {theirs.accepted} of {theirs.tried}, {ours.accepted} of {ours.tried}; without {plain.steps}")
         assert ours.accepted > 1000 and ours.tried > ours.accepted and ours.steps < plain.steps
+
+
+def test_same_tokens_apart_beside_a_store(tmp_path: Path) -> None:
+    """vLLM's ExampleConnector: what the first engine has left in files is found by the second one."""
+    store = KVTransferConfig(
+        kv_connector="ExampleConnector",
+        kv_role="kv_both",
+        kv_connector_extra_config={"shared_storage_path": str(tmp_path)},
+    )
+    # Longer than a block: of shorter prompts that connector keeps nothing.
+    plain = replace(long, prompts=60, blocks=2048, seqs=16, shared=40, budget=8192, own={})
+    theirs = run_apart(plain, ours=False)
+    first, second = (run_apart(replace(plain, own=ngrams | {"kv_transfer_config": store}), ours=True) for _ in "12")
+    assert theirs.outputs == first.outputs == second.outputs and len(theirs.outputs) == 60
+    assert first.accepted > 300 and second.accepted > 300
+    assert first.hits < 0.5 * second.hits and second.hits > 2000
+    print(f"accepted {first.accepted} and {second.accepted}; hits {first.hits} and {second.hits}")
 
 
 def same_tokens(name: str) -> None:

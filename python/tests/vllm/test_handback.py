@@ -177,8 +177,6 @@ def make(monkeypatch: pytest.MonkeyPatch, made: Any, kv: Any = None, fallback: b
 
 def test_every_question_is_tested() -> None:
     in_transfers = {  # test_transfers.py
-        "inputs that are not text with a KV connector",
-        "drafts with a KV connector",
         "kv_buffer_device=cpu on a GPU",
         "bidirectional_kv_xfer",
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import replace
 from typing import Any
 
 import connector
+import images
 import pytest
 import stub
 from vllm.config import KVTransferConfig
@@ -16,9 +18,11 @@ from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import KVConnectorOutput
 
 
-def engine(name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", **more: Any) -> Any:
-    """A scheduler with a connector; vLLM's own without `tessera`."""
-    made = stub.config(tessera=tessera, **more)
+def engine(
+    name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", sees: bool = False, **more: Any
+) -> Any:
+    """A scheduler with a connector; vLLM's own without `tessera`. `sees`: of a model with images."""
+    made = (images.config if sees else stub.config)(tessera=tessera, **more)
     made.kv_transfer_config = KVTransferConfig(
         kv_connector="NixlConnector",
         kv_connector_module_path="connector",
@@ -52,7 +56,9 @@ class Pair:
             own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
             s = stub.scheduler(stub.Scheduler if tessera is not None else own, made, blocks)
             places = more.get("max_num_seqs", 24)
-            runner = stub.Runner(blocks, more.get("second", False), places=places, discards=in_flight == 2)
+            kind = images.Runner if more.get("sees") else stub.Runner
+            drafts = {"drafts": more.get("drafts", 0), "drafter": more.get("drafter", "").removeprefix("ngram")}
+            runner = kind(blocks, more.get("second", False), places=places, discards=in_flight == 2, **drafts)
             self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
         self.got: dict[str, list[int]] = {}
         self.reasons: dict[str, Any] = {}
@@ -60,8 +66,10 @@ class Pair:
         self.preempted = 0
         self.cached = 0
 
-    def add(self, name: str, request_id: str, prompt: list[int], params: Any, transfer: Any, salt: Any = None) -> None:
-        r = stub.request(request_id, prompt, params, salt=salt)
+    def add(
+        self, name: str, request_id: str, prompt: Any, params: Any, transfer: Any, salt: Any = None, sees: Any = ()
+    ) -> None:
+        r = stub.request(request_id, prompt, params, salt=salt, mm_features=list(sees))
         r.kv_transfer_params = transfer
         self.got[request_id] = []
         self.engines[name][0].add_request(r)
@@ -88,19 +96,23 @@ class Pair:
                 if o.finish_reason is not None:
                     self.reasons[o.request_id] = o.finish_reason
                     ended.append(o)
+        if worker.runner.drafts and self.in_flight == 1 and plan.total_num_scheduled_tokens:
+            s.update_draft_token_ids(worker.runner.take_draft_token_ids())
         return ended
 
     def serve(self, load: stub.Load, aborts: bool, forgets: float = 0) -> None:
         """Two of three prompts are computed by P, and D goes on with them; the others come to D, or P, alone."""
         self.aborts = aborts
         asked, forgotten = {}, []
-        for i, (request_id, prompt, params, _, salt) in enumerate(load.requests()):
-            asked[request_id] = (prompt, params, salt)
+        arrivals, features = load.requests(), getattr(load, "features", {})
+        for i, (request_id, prompt, params, _, salt) in enumerate(arrivals):
+            mine = features.get(request_id, ())
+            asked[request_id] = (prompt, params, salt, mine)
             if i % 3:
                 one = stub.SamplingParams(temperature=0, max_tokens=1)
-                self.add("P", f"{request_id} at P", prompt, one, {"do_remote_decode": True}, salt)
+                self.add("P", f"{request_id} at P", prompt, one, {"do_remote_decode": True}, salt, mine)
             else:
-                self.add("D" if i % 2 else "P", request_id, prompt, params, None, salt)
+                self.add("D" if i % 2 else "P", request_id, prompt, params, None, salt, mine)
         steps = 0
         while any(s.has_requests() for s, _ in self.engines.values()):
             for o in self.step("P"):
@@ -111,18 +123,18 @@ class Pair:
                 if self.rng.random() < forgets:
                     forgotten.append(o.request_id)  # no peer comes, and some time later it is given up
                     continue
-                prompt, params, salt = asked[request_id]
-                self.add("D", request_id, prompt, params, dict(o.kv_transfer_params), salt)
+                prompt, params, salt, mine = asked[request_id]
+                self.add("D", request_id, prompt, params, dict(o.kv_transfer_params), salt, mine)
             self.step("D")
             for request_id in [name for name in forgotten if name in self.workers["P"].kept]:
                 forgotten.remove(request_id)
                 self.workers["P"].expire(request_id)
             steps += 1
             assert steps < 20_000, "it does not come to an end"
-        for request_id, (prompt, params, _) in asked.items():
+        for request_id, (prompt, params, _, mine) in asked.items():
             if request_id not in self.got:
                 continue
-            expected = stub.answer(prompt, params)
+            expected = stub.answer(images.seen(prompt, mine), params)
             if request_id in self.aborted:
                 expected = expected[: len(self.got[request_id])]
             elif self.reasons[request_id] == FinishReason.ERROR:
@@ -567,7 +579,7 @@ def test_what_is_handed_back() -> None:
 
     assert kind() is stub.Scheduler
     assert kind(async_scheduling=True) is stub.Scheduler
-    assert kind(drafts=3) is stub.OwnScheduler
+    assert kind(drafts=3) is stub.Scheduler
     made = engine("P", {})
     made.kv_transfer_config.kv_connector_extra_config = {"bidirectional_kv_xfer": True}
     assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
@@ -578,3 +590,8 @@ def test_what_is_handed_back() -> None:
     assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
     two = stub.memory(60, (0, 40))
     assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=two)) is stub.OwnScheduler
+    # Without vLLM's hybrid manager, a window's KV is kept as that of full attention.
+    (group,) = stub.memory(60).kv_cache_groups
+    all_kept = stub.memory(60)
+    all_kept.kv_cache_groups[0] = replace(group, kv_cache_spec=replace(group.kv_cache_spec, sliding_window=40))
+    assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=all_kept)) is stub.Scheduler

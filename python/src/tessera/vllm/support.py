@@ -23,9 +23,6 @@ def _model(name: str) -> Callable[[Any], Any]:
     return lambda c: _has(c, "model_config", name)
 
 
-_sees = _model("supports_multimodal_inputs")
-
-
 def _parallel(name: str) -> Callable[[Any], bool]:
     return lambda c: (_has(c, "parallel_config", name) or 1) > 1
 
@@ -126,7 +123,6 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ),
     ("KV connectors that work on vLLM's own block pool", _any_connector(lambda _, c: api.needs_own_blocks(c))),
     ("KV connectors of vLLM's that were not tried", _any_connector(_is_untried)),
-    ("drafts with a KV connector", lambda c: _connector(c) and _drafts(c)),
     ("kv_buffer_device=cpu on a GPU", _nixl_by_host),
     ("bidirectional_kv_xfer", _any_connector(_bidirectional)),
     ("encoder cache connectors", lambda c: _has(c, "ec_transfer_config") is not None),
@@ -135,7 +131,6 @@ _questions: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("encoder-decoder models", _model("is_encoder_decoder")),
     ("engines that only encode", lambda c: _has(c, "model_config", "multimodal_config", "mm_encoder_only")),
     ("an encoder_cache_manager_cls", lambda c: _has(c, "ec_manager_config", "encoder_cache_manager_cls")),
-    ("inputs that are not text with a KV connector", lambda c: _connector(c) and _sees(c)),
     ("auxiliary outputs", lambda c: _has(c, "aux_output_config", "enabled")),
     ("sampling masks", _model("return_sampling_mask")),
     # vLLM cuts them there all the same; the core does not.

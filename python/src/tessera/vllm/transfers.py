@@ -143,9 +143,10 @@ class Transfers:
             found = self.found.pop(request_id)
             self.expected.discard(request_id)
             announced = min(found.here + found.tokens, request.num_tokens - 1)
-            slot = self.slots[request_id]
-            self.arriving[request_id] = Arriving(slot, announced, block_ids[0], here, found.tokens)
-            self._has_blocks(request, block_ids[0], here, found.tokens)
+            # Without those for its drafts: a peer counts as many blocks as there are at the other end.
+            blocks = block_ids[0][: -(-(found.here + found.tokens) // self.block_size)]
+            self.arriving[request_id] = Arriving(self.slots[request_id], announced, blocks, here, found.tokens)
+            self._has_blocks(request, blocks, here, found.tokens)
             self._count(request, request.num_tokens - found.here, found.tokens, request.num_preemptions > 0)
         starting = []
         for request, block_ids, first, _, _ in fresh:
@@ -250,6 +251,8 @@ class Transfers:
         if self.concerns(request):
             if self.of_all:
                 request.update_block_hashes()
+                # In the place of its last token there may be the KV of a draft that was refused.
+                request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
             keep, _ = self._notify_end(request, [])
             if keep:
                 self.leaving[request.request_id] = None
@@ -279,6 +282,8 @@ class Transfers:
         The flag says whether others may have found some of it since. Nothing is told after an empty step."""
         starting = self.starting.pop(id(output), [])
         invalid = (told.invalid_block_ids if told is not None else None) or set()
+        if invalid:  # `take` looks at those of requests with KV on its way
+            invalid = invalid.difference(*(a.blocks[a.here :] for a in self.arriving.values()))
         if not is_step:
             self.invalid |= invalid
             return [], False
