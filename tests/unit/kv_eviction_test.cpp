@@ -106,7 +106,7 @@ struct rule<tessera::kv::keep_until<>> {
   }
   template <class R>
   static void used(R& r) {
-    // What is kept is kept for one use; whose it is stays known.
+    // What is kept is kept for one use; its session stays known.
     for (statement& w : r.said) w.until = 0;
   }
 };

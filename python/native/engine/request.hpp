@@ -67,12 +67,12 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   bool is_last_turn = false;  ///< Its session has no other turn.
   double keep_s = 0;          ///< For so long its KV is kept after its end.
 
-  /// What the prefix cache does with its KV, said when it comes and again when it ends: what a window has passed is
-  /// given back in between.
+  /// States the hints, when it comes and when it ends. In between, it gives back what a window has passed.
   void state_hints(double now, bool ends) noexcept {
     keep_until = keep_s > 0 ? ts::time_point::at_seconds(now + keep_s) : ts::time_point{};
     releases_kv = ends && is_last_turn;
   }
+
   ts::token_pacer pacer{};
 
   std::uint64_t asked_in = 0;      ///< The time when it was last asked what of it is elsewhere,

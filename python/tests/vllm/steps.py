@@ -11,6 +11,7 @@ from vllm import SamplingParams
 from vllm.config import KVEventsConfig
 from vllm.lora.request import LoRARequest
 from vllm.pooling_params import PoolingParams
+from vllm.sampling_params import StructuredOutputsParams
 
 
 def stepped(s: Any, runner: stub.Runner) -> list[Any]:
@@ -99,3 +100,17 @@ def listening() -> Any:
     made = stub.config(tessera={})
     made.kv_events_config = KVEventsConfig(enable_kv_cache_events=True, publisher="null")
     return made
+
+
+def add_with_grammars(s: Any, load: list[Any]) -> set[str]:
+    """Adds the requests of a load, each third of them with a grammar; gives the names of those that have one."""
+    structured = set()
+    for i, (request_id, prompt, params, priority, salt) in enumerate(load):
+        if i % 3 == 0:
+            params.structured_outputs = StructuredOutputsParams(regex="[a-z]*")
+        r = stub.request(request_id, prompt, params, priority, salt)
+        if r.use_structured_output:
+            structured.add(request_id)
+            r.structured_output_request.grammar = object()
+        s.add_request(r)
+    return structured

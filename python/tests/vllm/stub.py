@@ -25,7 +25,6 @@ model.prepare()
 import torch  # noqa: E402
 from vllm import EngineArgs, SamplingParams  # noqa: E402
 from vllm.lora.request import LoRARequest  # noqa: E402
-from vllm.sampling_params import StructuredOutputsParams  # noqa: E402
 from vllm.utils.hashing import get_hash_fn_by_name  # noqa: E402
 from vllm.v1.core.kv_cache_utils import (  # noqa: E402
     get_request_block_hasher,
@@ -592,20 +591,6 @@ def request(
     return Request(
         request_id, list(prompt), params, None, priority=priority, cache_salt=salt, block_hasher=hasher(hashed), **k
     )
-
-
-def add_with_grammars(s: Any, load: list[Any]) -> set[str]:
-    """Adds the requests of a load, each third of them with a grammar; gives the names of those that have one."""
-    structured = set()
-    for i, (request_id, prompt, params, priority, salt) in enumerate(load):
-        if i % 3 == 0:
-            params.structured_outputs = StructuredOutputsParams(regex="[a-z]*")
-        r = request(request_id, prompt, params, priority, salt)
-        if r.use_structured_output:
-            structured.add(request_id)
-            r.structured_output_request.grammar = object()
-        s.add_request(r)
-    return structured
 
 
 __all__ = ["OwnAsyncScheduler", "OwnScheduler", "RequestStatus", "Scheduler"]

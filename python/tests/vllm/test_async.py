@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import stub
+from steps import add_with_grammars
 from vllm import SamplingParams
 
 
@@ -76,7 +77,7 @@ def test_a_grammar_has_had_every_token(second: bool, theirs: bool) -> None:
     s = stub.scheduler(stub.OwnAsyncScheduler if theirs else stub.Scheduler, made, blocks=60)
     grammars = s.structured_output_manager = Grammars(runner)
     load = stub.Load(seed=11, count=60).requests()
-    structured = stub.add_with_grammars(s, load)
+    structured = add_with_grammars(s, load)
     got, deferred_steps = run(s, runner)
     for request_id, prompt, params, _, _ in load:
         assert got[request_id] == stub.answer(prompt, params), request_id

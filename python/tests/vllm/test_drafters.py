@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import stub
+from steps import add_with_grammars
 from test_async import run
 from test_drafts import Choosy, most, two_runners
 from test_stub import Run, check, drive, one_or_two, policies
@@ -142,7 +143,7 @@ def test_a_grammar_refuses_drafts(theirs: bool, second: bool, in_flight: int) ->
     s = stub.scheduler(cls, made, blocks=60)
     grammars = s.structured_output_manager = Choosy(runner)
     load = stub.Load(seed=11, count=60).requests()
-    structured = stub.add_with_grammars(s, load)
+    structured = add_with_grammars(s, load)
     got, _ = run(s, runner, in_flight)
     for request_id, prompt, params, _, _ in load:
         assert got[request_id] == stub.answer(prompt, params), request_id

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import stub
 import test_async
+from steps import add_with_grammars
 from test_stub import check, drive, policies
 from vllm import SamplingParams
 from vllm.v1.core.sched.interface import PauseState
@@ -100,7 +101,7 @@ def test_a_grammar_has_had_every_token(kind: str) -> None:
     s, runner, in_flight = made(stub.Scheduler, kind, 3, {})
     grammars = s.structured_output_manager = test_async.Grammars(runner)
     load = stub.Load(seed=11, count=60).requests()
-    structured = stub.add_with_grammars(s, load)
+    structured = add_with_grammars(s, load)
     got, deferred_steps = test_async.run(s, runner, in_flight)
     for request_id, prompt, params, _, _ in load:
         assert got[request_id] == stub.answer(prompt, params), request_id
