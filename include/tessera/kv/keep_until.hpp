@@ -26,8 +26,8 @@ namespace kv {
 /// that no other session has had then go before all others. Those that others have had, as of a common system prompt,
 /// stay.
 ///
-/// A list of what is not kept and a heap of what is: O(1) for a block without a hint that is cached, used again or
-/// evicted, O(log kept blocks) for one that is kept or released. 48 bytes a block. Model of `eviction_policy`.
+/// A list of what is not kept, and a heap of what is kept or released. A block that is cached, used again or evicted
+/// costs O(1) on the list, and O(log kept blocks) in the heap. 48 bytes a block. Model of `eviction_policy`.
 template <clock_policy Clock = seconds_clock>
 class keep_until {
  public:

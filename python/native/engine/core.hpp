@@ -109,9 +109,10 @@ class core {
   /// All its outputs are gone.
   void forget_outputs();
 
-  /// What the prefix cache has learnt and forgotten since this was asked last: ("stored", hash, group, the hash of the
-  /// block before it or None, its first token, its request), ("removed", hash, group), ("cleared",). What two blocks of
-  /// a group have is told of once. To be asked after each `update`, while it is known which request has filled a block.
+  /// What the prefix cache has learnt and forgotten since this was asked last. One of ("stored", hash, group, the hash
+  /// of the block before it or None, its first token, its request), ("removed", hash, group) and ("cleared",). What two
+  /// blocks of a group have is told of once. To be asked after each `update`: it must be known which request has filled
+  /// a block.
   nb::list events();
 
   /// A step in which nothing runs: the runner forgets which requests were in the step before.
