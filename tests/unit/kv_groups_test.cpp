@@ -207,6 +207,13 @@ TEST_CASE("groups: blocks that no prefix of whole units needs are not findable",
   for (std::size_t i = 0; i != 8; ++i) CHECK(c.kv.store().published(c.kv.table(1).row(row)[i]) == (i % 4 >= 2));
   CHECK(c.kv.match({eight, two}, 15_tok) == 8_tok);
   c.kv.close(row);
+  // Blocks of one size are findable all, so that events of a sequence have no gaps: also the last of a chunk.
+  on_heap<1> d{{group::chunked(2_tok, 4_tok)}};
+  const std::uint32_t chunked = d.kv.open();
+  REQUIRE(d.kv.grow(chunked, 16_tok) == status::ok);
+  d.kv.begin();
+  CHECK(d.kv.publish(chunked, {two}, 16_tok) == 8);
+  d.kv.close(chunked);
 }
 
 TEST_CASE("groups: all or nothing, and undone to the letter", "[kv]") {

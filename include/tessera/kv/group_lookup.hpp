@@ -37,9 +37,9 @@ namespace detail {
   const std::size_t first = of.first_needed(n);
   return first < end ? first : end;
 }
-/// Whether some prefix of whole units needs block `i`: that which ends with or behind the block, if any.
+/// Whether a prefix of whole units may need block `i`: the first that ends with or behind it.
 [[nodiscard]] inline bool is_reachable(const group& of, std::size_t i, tokens unit) noexcept {
-  if (of.window == tokens{}) return true;
+  if (of.window == tokens{} || of.block_size == unit) return true;
   const tokens end = of.block_size * (std::int64_t{1} + static_cast<std::int64_t>(i));
   return i >= of.first_needed(unit * blocks_for(end, unit).count());
 }

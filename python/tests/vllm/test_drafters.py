@@ -35,7 +35,8 @@ layers = {
 def load_of(seed: int, kind: str = "all", **more: Any) -> stub.Load:
     """Prompts that begin with the same whole blocks, and go on differently."""
     _, _, *sizes = layers[kind]
-    return stub.Load(seed=seed, beginning=64, hashed=math.gcd(*sizes) or stub.block_size, **more)
+    shape = {"beginning": 2 * math.lcm(*sizes), "hashed": math.gcd(*sizes)} if sizes else {"beginning": 64}
+    return stub.Load(seed=seed, **shape, **more)
 
 
 def driven(

@@ -205,8 +205,8 @@ def _why_not_state(spec: Any, config: Any) -> str | None:
 
 
 def block_size_of(kv_cache_config: Any, block_size: int) -> int:
-    """Tokens in a block of KV, where an engine schedules by `block_size`. With states that is a common multiple,
-    because a state is as long as the longest request."""
+    """Tokens in a block of KV, where an engine schedules by `block_size`: a common multiple of all sizes. With states
+    that says nothing, because a state is as long as the longest request."""
     specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
     if not any(map(_is_state, specs)):
         return block_size
