@@ -23,6 +23,8 @@ void core::close_block(request& r) {
   const std::span<const std::int32_t> latest = std::span{r.recent}.last(n + hash_lookahead_);
   const auto begin = static_cast<std::int64_t>(r.hashes.size() * n);
   const auto end = begin + static_cast<std::int64_t>(n);
+  const auto has_passed = [begin](const ts::gate::encoder_input& i) { return (i.first + i.length).count() <= begin; };
+  while (r.passed != r.inputs.size() && has_passed(r.inputs[r.passed])) ++r.passed;
   r.chain = with_inputs(r, ts::kv::hash_block(r.chain, latest.first(n)), begin, end);
   std::uint64_t name = r.chain;
   if (hash_lookahead_ != 0) {
@@ -34,9 +36,10 @@ void core::close_block(request& r) {
   r.till_full = static_cast<std::uint32_t>(n);
 }
 
-/// The same tokens stand for different images: a hash of tokens, with the images in them and their places.
+/// The same tokens stand for different images: a hash of tokens, with the images in them and their places. Images
+/// before the block that `close_block` is at are passed over.
 std::uint64_t core::with_inputs(const request& r, std::uint64_t hash, std::int64_t begin, std::int64_t end) {
-  for (const ts::gate::encoder_input& input : r.inputs) {
+  for (const ts::gate::encoder_input& input : std::span{r.inputs}.subspan(r.passed)) {
     const std::int64_t first = input.first.count();
     if (first >= end) break;
     if (first + input.length.count() <= begin) continue;
@@ -51,6 +54,7 @@ std::uint64_t core::with_inputs(const request& r, std::uint64_t hash, std::int64
 /// The images of its prompt. Throws if one is not in it.
 void core::take_inputs(request& r, const std::vector<input>& inputs) {
   r.inputs.clear();
+  r.passed = 0;
   for (const auto& [hash, size, first, length] : inputs) {
     r.inputs.push_back({hash, ts::tokens{size}, ts::tokens{first}, ts::tokens{length}});
     if (size < 0 || first < 0 || length < 0 || first > r.prompt.count() - length) {

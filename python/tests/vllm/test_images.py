@@ -38,6 +38,7 @@ settings: dict[str, dict[str, Any]] = {
     "eagle, whole images": {"drafts": 3, "drafter": "eagle", "disable_chunked_mm_input": True},
     "eagle, one image a step": {"drafts": 3, "drafter": "eagle", "budget": 49, "cache_size": 200},
     "modules": {"drafts": 3, "drafter": "modules"},
+    "states that are found again": {"windows": (stub.an_aligned, 0)},
     "priority": {"policy": "priority"},
 }
 
@@ -68,7 +69,7 @@ def driven(
         drafts,
         windows=windows,
         drafter=drafter,
-        zeroes=stub.a_state in windows,
+        zeroes=bool({stub.a_state, stub.an_aligned} & {*windows}),
         budget=budget,
         cache_size=cache_size,
         uncut=more.get("disable_chunked_mm_input", False),
@@ -228,6 +229,27 @@ def test_a_drafter_reads_the_next_image_where_there_is_room_for_one(drafter: str
     run, runner = driven(False, Adjacent(seed=7, count=30), False, in_flight, blocks=90, **more)
     print("\n" + told(drafter, run, runner))
     assert runner.held == images.most
+
+
+@ours_only
+@one_or_two
+def test_whole_images_where_states_are_found_again(in_flight: int) -> None:
+    """A step that begins with an image may end within it: with the last block that others find. There vLLM 0.33's
+    own scheduler waits for ever."""
+    more = {"windows": (stub.an_aligned, 0), "disable_chunked_mm_input": True}
+    run, runner = driven(False, Load(seed=7), False, in_flight, **more)
+    print("\n" + told("whole images, states", run, runner))
+    assert runner.cut > 0 and run.hits > 0
+
+
+@ours_only
+def test_no_image_is_cut_for_what_a_drafter_reads() -> None:
+    """Several modules read three tokens ahead, which a step leaves to the next. vLLM's own cuts an image for that."""
+    more = {"drafts": 3, "drafter": "modules", "disable_chunked_mm_input": True, "max_num_batched_tokens": 70}
+    s = scheduler(False, **more)
+    tokens, features = images.prompt_of([text, images.plain("whole", 49), [9] * 2])
+    s.add_request(stub.request("a", tokens, SamplingParams(max_tokens=4), mm_features=features))
+    assert s.schedule().num_scheduled_tokens == {"a": 20}
 
 
 @ours_or_theirs
