@@ -32,6 +32,16 @@ def prepare() -> None:
 
 
 @cache
+def register(module: str, name: str) -> None:
+    """Has vLLM look at a model's class here. It would do so in a process of its own, which takes ten seconds."""
+    from importlib import import_module
+
+    from vllm import ModelRegistry
+
+    ModelRegistry.register_model(name, getattr(import_module(f"vllm.model_executor.models.{module}"), name))
+
+
+@cache
 def folder(kind: str = "llama") -> str:
     """Where the model is; made at the first call, with a tokenizer of bytes.
 

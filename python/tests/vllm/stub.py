@@ -82,6 +82,7 @@ clock = StepClock()
 
 @cache
 def _engine_config(caching: bool, policy: str, drafts: int, adapters: int) -> Any:
+    model.register("llama", "LlamaForCausalLM")
     more: dict[str, Any] = {}
     if drafts:
         more["speculative_config"] = {"method": "ngram", "num_speculative_tokens": drafts, "prompt_lookup_max": 3}

@@ -139,6 +139,7 @@ def check(folder: Path, *more: str) -> int:
 def test_a_model_that_would_be_handed_back(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config, reason = models["twenty windows to one"]
     config.architectures = ["Gemma3ForCausalLM"]
+    model.register("gemma3", "Gemma3ForCausalLM")
     config.save_pretrained(tmp_path)
     assert check(tmp_path) == 1
     said = capsys.readouterr().out

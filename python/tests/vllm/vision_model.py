@@ -47,10 +47,7 @@ def register(kind: str = "llava") -> None:
     Transformers reads images by Pillow then. But modules that vLLM imports, import torchvision's as well, which are
     empty here. And vLLM would look at the class in a process of its own, where they are not.
     """
-    from importlib import import_module
-
     from transformers.utils import is_torchvision_available
-    from vllm import ModelRegistry
 
     if is_torchvision_available():
         return
@@ -61,8 +58,7 @@ def register(kind: str = "llava") -> None:
     for name in names[1:]:
         above, _, below = name.rpartition(".")
         setattr(sys.modules[above], below, sys.modules[name])
-    module, name = classes[kind]
-    ModelRegistry.register_model(name, getattr(import_module(f"vllm.model_executor.models.{module}"), name))
+    model.register(*classes[kind])
 
 
 @cache
