@@ -35,7 +35,8 @@ class keep_until {
 
   /// A request's retention hint for its blocks.
   struct retention_type {
-    // NOLINTNEXTLINE(google-explicit-constructor): a time is a hint.
+    /// From a time alone, or with the rest.
+    // NOLINTNEXTLINE(google-explicit-constructor)
     constexpr retention_type(time_point t = {}, std::uint32_t of = 0, bool is_last = false) noexcept
         : until{t}, session{of}, releases{is_last} {}
     time_point until;       ///< When they are needed at the latest; the origin of time: no hint.
