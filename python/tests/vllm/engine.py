@@ -178,8 +178,10 @@ def next_best(entry: dict[int, Any], token: int) -> tuple[int, float]:
 def _drive(e: LLMEngine, setting: Setting) -> Result:
     s = e.engine_core.engine_core.scheduler
     result = Result(scheduler=f"{type(s).__module__}.{type(s).__name__}")
-    memory = e.engine_core.engine_core.model_executor.driver_worker.worker.model_runner.kv_cache_config
-    result.groups = [type(group.kv_cache_spec).__name__ for group in memory.kv_cache_groups]
+    # The stages of a pipeline have their memory in processes of their own.
+    if worker := getattr(e.engine_core.engine_core.model_executor, "driver_worker", None):
+        groups = worker.worker.model_runner.kv_cache_config.kv_cache_groups
+        result.groups = [type(group.kv_cache_spec).__name__ for group in groups]
     plan = s.schedule
 
     def counted(*arguments: Any, **named: Any) -> Any:
