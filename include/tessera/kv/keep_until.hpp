@@ -45,12 +45,18 @@ class keep_until {
   };
   static constexpr std::uint32_t last_session = no_index - 1;  ///< The largest number of a session.
 
+  /// When a block goes.
+  struct turn_type {
+    time_point at{};         ///< By this time;
+    std::uint64_t turn = 0;  ///< for equal times, by how long it has been cached.
+    /// In the order of going.
+    friend constexpr auto operator<=>(const turn_type&, const turn_type&) noexcept = default;
+  };
   /// The place of a block, and its hint before it was used again.
   struct place_type {
-    time_point at;       ///< When it would have gone;
-    std::uint64_t turn;  ///< for equal times, by how long it has been cached.
-    time_point until;    ///< Its hint.
-    block_id before;     ///< The block before it on the list; `no_index`: it is kept, or released.
+    turn_type turn;    ///< When it would have gone.
+    time_point until;  ///< Its hint.
+    block_id before;   ///< The block before it on the list; `no_index`: it is kept, or released.
   };
 
   /// Bytes that an object for `blocks` blocks takes from its arena.
@@ -134,14 +140,14 @@ class keep_until {
   /// A block is in use again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     subject& s = subject_[id];
-    const place_type was{turn_[id].at, turn_[id].turn, s.until, list_[id].previous};
+    const place_type was{turn_[id], s.until, list_[id].previous};
     leave(id);
     s.until = {};
     return was;
   }
   /// Undoes `remove`.
   void undo_remove(block_id id, place_type was) noexcept {
-    turn_[id] = {was.at, was.turn};
+    turn_[id] = was.turn;
     subject_[id].until = was.until;
     if (was.before == no_index) {
       push(id);
@@ -174,11 +180,6 @@ class keep_until {
   }
 
  private:
-  struct turn_type {
-    time_point at{};
-    std::uint64_t turn = 0;
-    friend constexpr auto operator<=>(const turn_type&, const turn_type&) noexcept = default;
-  };
   static constexpr std::uint32_t of_none = no_index;  // no request has said anything of it
   static constexpr time_point foremost = time_point{} - time_point::duration::forever();
   static constexpr time_point released = time_point{} - typename time_point::duration{1};
@@ -192,9 +193,12 @@ class keep_until {
     block_id next;
   };
 
+  [[nodiscard]] auto before() const noexcept {
+    return [this](block_id a, block_id b) noexcept { return turn_[a] < turn_[b]; };
+  }
   void push(block_id id) noexcept {
     list_[id].previous = no_index;
-    heap_.push(id, [this](block_id a, block_id b) noexcept { return turn_[a] < turn_[b]; });
+    heap_.push(id, before());
   }
   void link(block_id id, block_id before, block_id after) noexcept {
     list_[id] = {before, after};
@@ -205,7 +209,7 @@ class keep_until {
   void leave(block_id id) noexcept {
     const neighbours n = list_[id];
     if (n.previous == no_index) {
-      heap_.erase(id, [this](block_id a, block_id b) noexcept { return turn_[a] < turn_[b]; });
+      heap_.erase(id, before());
       return;
     }
     list_[n.previous].next = n.next;

@@ -66,7 +66,7 @@ void core::close_link(request& r) {
 }
 
 /// The same tokens stand for different images: a hash of tokens, with the images in them and their places. Images
-/// before the block that `close_block` is at are passed over.
+/// before the link that `close_link` is at are passed over.
 std::uint64_t core::with_inputs(const request& r, std::uint64_t hash, std::int64_t begin, std::int64_t end) {
   for (const ts::gate::encoder_input& input : std::span{r.inputs}.subspan(r.passed)) {
     const std::int64_t first = input.first.count();

@@ -80,7 +80,7 @@ struct request : ts::request_hook_for<ts::order::two_phase, ts::order::ranked<>,
   std::uint64_t spoilt_until = 0;  ///< Results of plans up to this one do not count: KV has not come, or is lost.
 
   mutable std::vector<ts::gate::encoder_input> inputs;  ///< Images and the like, in the order of their places.
-  std::size_t passed = 0;                               ///< Those of them before the latest full block.
+  std::size_t passed = 0;                               ///< Those of them before the latest full link.
   [[nodiscard]] std::span<ts::gate::encoder_input> encoder_inputs() const noexcept { return inputs; }
 
   std::vector<std::int64_t> stops;

@@ -6,11 +6,9 @@ from __future__ import annotations
 import images
 import pytest
 import stub
+from test_connectors import drafters
 from test_transfers import Pair, beside_each_other, engine, flights, of_a_peer, policies
 from vllm.v1.outputs import KVConnectorOutput
-
-#: By vLLM's names: as in test_drafters.py.
-drafters = ["ngram", "eagle", "draft_model", "dflash", "modules"]
 
 
 @flights
