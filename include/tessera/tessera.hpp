@@ -87,6 +87,7 @@
 #include <tessera/headroom/reference_demand.hpp>
 #include <tessera/headroom/space.hpp>
 #include <tessera/headroom/window_quantile.hpp>
+#include <tessera/kv/block_list.hpp>
 #include <tessera/kv/block_pool.hpp>
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/by_session.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/kv/block_list.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/indexed_heap.hpp>
 
@@ -36,7 +37,7 @@ class by_session {
   /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
     storage_layout all;
-    all.add<neighbours>(blocks + Sessions + 1)
+    all.add_bytes(detail::block_list::required_bytes(blocks + Sessions + 1))
         .template add<std::uint32_t>(blocks)
         .template add<std::uint32_t>(Sessions)
         .add_bytes(detail::indexed_heap::required_bytes(Sessions));
@@ -44,7 +45,7 @@ class by_session {
   }
   /// Empty. O(blocks + Sessions).
   by_session(arena& memory, std::size_t blocks) noexcept
-      : list_{memory.take_uninitialised<neighbours>(blocks + Sessions + 1)},
+      : list_{memory, blocks + Sessions + 1},
         session_{memory.take<std::uint32_t>(blocks)},
         held_{memory.take<std::uint32_t>(Sessions)},
         heap_{memory, Sessions},
@@ -58,8 +59,8 @@ class by_session {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// The block that goes first. Requires: there is one. O(1).
   [[nodiscard]] block_id next() const noexcept {
-    const block_id first = list_[ends(before_all)].next;
-    return first != ends(before_all) ? first : list_[ends(heap_.top())].next;
+    const block_id first = list_.next(ends(before_all));
+    return first != ends(before_all) ? first : list_.next(ends(heap_.top()));
   }
   /// Cached blocks on the account of a session. O(1). Requires: `session < Sessions`.
   [[nodiscard]] std::size_t held(std::uint32_t session) const noexcept {
@@ -87,27 +88,27 @@ class by_session {
   /// The last owner of a block has gone. O(log Sessions).
   void insert(block_id id) noexcept {
     const block_id e = ends(session_[id]);
-    link(id, session_[id], list_[e].previous, e);
+    link(id, session_[id], list_.previous(e), e);
   }
   /// The same, but the block goes before the blocks of all sessions; it is on no account. O(1).
   void insert_first(block_id id) noexcept {
     const block_id e = ends(before_all);
-    link(id, before_all, e, list_[e].next);
+    link(id, before_all, e, list_.next(e));
   }
   /// Undoes `insert`.
   void undo_insert(block_id id) noexcept {
-    TESSERA_ASSERT(list_[ends(session_[id])].previous == id, "undone out of order");
+    TESSERA_ASSERT(list_.previous(ends(session_[id])) == id, "undone out of order");
     unlink(id);
   }
   /// A block is in use again. O(log Sessions).
   [[nodiscard]] place_type remove(block_id id) noexcept {
-    const place_type was{list_[id].previous, session_[id]};
+    const place_type was{list_.previous(id), session_[id]};
     unlink(id);
     if (was.session == before_all) session_[id] = 0;  // until a request that has the block states another session
     return was;
   }
   /// Undoes `remove`.
-  void undo_remove(block_id id, place_type was) noexcept { link(id, was.session, was.before, list_[was.before].next); }
+  void undo_remove(block_id id, place_type was) noexcept { link(id, was.session, was.before, list_.next(was.before)); }
   /// Removes the first blocks. O(out.size() log Sessions).
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
@@ -120,25 +121,21 @@ class by_session {
   /// Undoes `take` of one block.
   void undo_take(block_id id) noexcept {
     const block_id e = ends(session_[id]);
-    link(id, session_[id], e, list_[e].next);
+    link(id, session_[id], e, list_.next(e));
   }
   /// Removes all blocks. O(Sessions).
   void clear() noexcept {
     heap_.clear();
     size_ = 0;
-    list_[ends(before_all)] = {ends(before_all), ends(before_all)};
+    list_.clear(ends(before_all));
     for (std::uint32_t s = 0; s != Sessions; ++s) {
       held_[s] = 0;
-      list_[ends(s)] = {ends(s), ends(s)};
+      list_.clear(ends(s));
       heap_.push(s, more());
     }
   }
 
  private:
-  struct neighbours {
-    block_id previous;
-    block_id next;
-  };
   static constexpr std::uint32_t before_all = Sessions;  // the account of `insert_first`
 
   [[nodiscard]] block_id ends(std::uint32_t session) const noexcept { return blocks_ + session; }
@@ -148,9 +145,7 @@ class by_session {
     };
   }
   void link(block_id id, std::uint32_t session, block_id before, block_id after) noexcept {
-    list_[id] = {before, after};
-    list_[before].next = id;
-    list_[after].previous = id;
+    list_.link(id, before, after);
     ++size_;
     session_[id] = session;
     if (session == before_all) return;
@@ -158,18 +153,16 @@ class by_session {
     heap_.update(session, more());
   }
   void unlink(block_id id) noexcept {
-    const neighbours n = list_[id];
-    list_[n.previous].next = n.next;
-    list_[n.next].previous = n.previous;
+    list_.unlink(id);
     --size_;
     if (session_[id] == before_all) return;
     --held_[session_[id]];
     heap_.update(session_[id], more());
   }
 
-  neighbours* list_;        // circular, one per session, through an element of its own behind the blocks
-  std::uint32_t* session_;  // by block
-  std::uint32_t* held_;     // by session
+  detail::block_list list_;  // one per session, and one that goes before all
+  std::uint32_t* session_;   // by block
+  std::uint32_t* held_;      // by session
   detail::indexed_heap heap_;
   block_id blocks_;
   std::size_t size_ = 0;

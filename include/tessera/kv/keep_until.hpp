@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tessera/core/clock.hpp>
+#include <tessera/kv/block_list.hpp>
 #include <tessera/kv/eviction.hpp>
 #include <tessera/kv/indexed_heap.hpp>
 
@@ -64,7 +65,7 @@ class keep_until {
     storage_layout all;
     all.add<turn_type>(blocks)
         .template add<subject>(blocks)
-        .template add<neighbours>(blocks + 1)
+        .add_bytes(detail::block_list::required_bytes(blocks + 1))
         .add_bytes(detail::indexed_heap::required_bytes(blocks));
     return all.bytes();
   }
@@ -72,10 +73,10 @@ class keep_until {
   keep_until(arena& memory, std::size_t blocks) noexcept
       : turn_{memory.take<turn_type>(blocks)},
         subject_{memory.take<subject>(blocks)},
-        list_{memory.take_uninitialised<neighbours>(blocks + 1)},
+        list_{memory, blocks + 1},
         heap_{memory, blocks},
         ends_{static_cast<block_id>(blocks)} {
-    list_[ends_] = {ends_, ends_};
+    list_.clear(ends_);
   }
   keep_until(const keep_until&) = delete;
   keep_until& operator=(const keep_until&) = delete;
@@ -84,7 +85,7 @@ class keep_until {
   [[nodiscard]] std::size_t size() const noexcept { return listed_ + heap_.size(); }
   /// The block that goes first. Requires: there is one. O(1).
   [[nodiscard]] block_id next() const noexcept {
-    const block_id coldest = list_[ends_].next;
+    const block_id coldest = list_.next(ends_);
     if (heap_.size() == 0) return coldest;
     return coldest == ends_ || turn_[heap_.top()] < turn_[coldest] ? heap_.top() : coldest;
   }
@@ -127,20 +128,20 @@ class keep_until {
     if (s.is_released || is_kept) {
       push(id);
     } else {
-      link(id, list_[ends_].previous, ends_);
+      link(id, list_.previous(ends_), ends_);
     }
   }
   /// The same, before all others, whatever their hints. O(1).
   void insert_first(block_id id) noexcept {
     turn_[id] = {foremost, --first_turns_};
-    link(id, ends_, list_[ends_].next);
+    link(id, ends_, list_.next(ends_));
   }
   /// Undoes `insert`.
   void undo_insert(block_id id) noexcept { leave(id); }
   /// A block is in use again.
   [[nodiscard]] place_type remove(block_id id) noexcept {
     subject& s = subject_[id];
-    const place_type was{turn_[id], s.until, list_[id].previous};
+    const place_type was{turn_[id], s.until, list_.previous(id)};
     leave(id);
     s.until = {};
     return was;
@@ -152,7 +153,7 @@ class keep_until {
     if (was.before == no_index) {
       push(id);
     } else {
-      link(id, was.before, list_[was.before].next);
+      link(id, was.before, list_.next(was.before));
     }
   }
   /// Removes the first blocks. O(out.size()), times O(log kept blocks) for those that are kept or released.
@@ -166,15 +167,15 @@ class keep_until {
   }
   /// Undoes `take` of one block.
   void undo_take(block_id id) noexcept {
-    if (list_[id].previous == no_index) {
+    if (list_.previous(id) == no_index) {
       push(id);
     } else {
-      link(id, ends_, list_[ends_].next);
+      link(id, ends_, list_.next(ends_));
     }
   }
   /// Removes all blocks. O(1).
   void clear() noexcept {
-    list_[ends_] = {ends_, ends_};
+    list_.clear(ends_);
     listed_ = 0;
     heap_.clear();
   }
@@ -188,38 +189,30 @@ class keep_until {
     std::uint32_t session = of_none;
     bool is_released = false;
   };
-  struct neighbours {
-    block_id previous;  // no_index: the block is in the heap, or was when it left
-    block_id next;
-  };
 
   [[nodiscard]] auto before() const noexcept {
     return [this](block_id a, block_id b) noexcept { return turn_[a] < turn_[b]; };
   }
   void push(block_id id) noexcept {
-    list_[id].previous = no_index;
+    list_.leave_off(id);
     heap_.push(id, before());
   }
   void link(block_id id, block_id before, block_id after) noexcept {
-    list_[id] = {before, after};
-    list_[before].next = id;
-    list_[after].previous = id;
+    list_.link(id, before, after);
     ++listed_;
   }
   void leave(block_id id) noexcept {
-    const neighbours n = list_[id];
-    if (n.previous == no_index) {
+    if (list_.previous(id) == no_index) {
       heap_.erase(id, before());
       return;
     }
-    list_[n.previous].next = n.next;
-    list_[n.next].previous = n.previous;
+    list_.unlink(id);
     --listed_;
   }
 
-  turn_type* turn_;   // of a block that is cached, or was evicted from the cache
-  subject* subject_;  // of a published block
-  neighbours* list_;  // circular, as that of `lru`
+  turn_type* turn_;          // of a block that is cached, or was evicted from the cache
+  subject* subject_;         // of a published block
+  detail::block_list list_;  // off it: in the heap, or there when it left
   detail::indexed_heap heap_;
   block_id ends_;
   std::size_t listed_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <tessera/kv/block_list.hpp>
 #include <tessera/kv/eviction.hpp>
 
 TESSERA_NAMESPACE_BEGIN
@@ -16,12 +17,11 @@ class lru {
 
   /// Bytes that an object for `blocks` blocks takes from its arena.
   [[nodiscard]] static constexpr std::size_t required_bytes(std::size_t blocks) noexcept {
-    return storage_layout{}.add<neighbours>(blocks + 1).bytes();
+    return detail::block_list::required_bytes(blocks + 1);
   }
   /// Empty. O(1).
-  lru(arena& memory, std::size_t blocks) noexcept
-      : list_{memory.take_uninitialised<neighbours>(blocks + 1)}, ends_{static_cast<block_id>(blocks)} {
-    list_[ends_] = {ends_, ends_};
+  lru(arena& memory, std::size_t blocks) noexcept : list_{memory, blocks + 1}, ends_{static_cast<block_id>(blocks)} {
+    list_.clear(ends_);
   }
   lru(const lru&) = delete;
   lru& operator=(const lru&) = delete;
@@ -29,69 +29,59 @@ class lru {
   /// The number of blocks in it. O(1).
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
   /// The coldest. Requires: there is one.
-  [[nodiscard]] block_id next() const noexcept { return list_[ends_].next; }
+  [[nodiscard]] block_id next() const noexcept { return list_.next(ends_); }
 
   /// A block becomes the warmest.
-  void insert(block_id id) noexcept { link(id, list_[ends_].previous, ends_); }
+  void insert(block_id id) noexcept { link(id, list_.previous(ends_), ends_); }
   /// A block becomes the coldest.
-  void insert_first(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
+  void insert_first(block_id id) noexcept { link(id, ends_, list_.next(ends_)); }
   /// Undoes `insert`. Requires: it is the warmest.
   void undo_insert(block_id id) noexcept {
-    TESSERA_ASSERT(list_[ends_].previous == id, "undone out of order");
+    TESSERA_ASSERT(list_.previous(ends_) == id, "undone out of order");
     unlink(id);
   }
   /// A block leaves.
   [[nodiscard]] block_id remove(block_id id) noexcept {
-    const block_id before = list_[id].previous;
+    const block_id before = list_.previous(id);
     unlink(id);
     return before;
   }
   /// Undoes `remove`.
-  void undo_remove(block_id id, block_id before) noexcept { link(id, before, list_[before].next); }
+  void undo_remove(block_id id, block_id before) noexcept { link(id, before, list_.next(before)); }
 
   /// Removes the coldest blocks: they are cut off the list together. Requires: there are as many.
   template <class F>
   void take(std::span<block_id> out, F f) noexcept {
-    block_id id = list_[ends_].next;
+    block_id id = list_.next(ends_);
     for (block_id& coldest : out) {
       coldest = id;
       f(id);
-      id = list_[id].next;
+      id = list_.next(id);
     }
-    list_[ends_].next = id;
-    list_[id].previous = ends_;
+    list_.join(ends_, id);
     size_ -= out.size();
   }
   /// Undoes `take` of the block that left last: it is the coldest again.
-  void undo_take(block_id id) noexcept { link(id, ends_, list_[ends_].next); }
+  void undo_take(block_id id) noexcept { link(id, ends_, list_.next(ends_)); }
 
   /// Removes all blocks. O(1).
   void clear() noexcept {
-    list_[ends_] = {ends_, ends_};
+    list_.clear(ends_);
     size_ = 0;
   }
 
  private:
-  struct neighbours {
-    block_id previous;
-    block_id next;
-  };
-
   void link(block_id id, block_id before, block_id after) noexcept {
-    list_[id] = {before, after};
-    list_[before].next = id;
-    list_[after].previous = id;
+    list_.link(id, before, after);
     ++size_;
   }
   void unlink(block_id id) noexcept {
-    const neighbours n = list_[id];
-    list_[n.previous].next = n.next;
-    list_[n.next].previous = n.previous;
+    list_.unlink(id);
     --size_;
   }
 
-  neighbours* list_;  // circular, through the element after the last block; `next` of that is the coldest
-  block_id ends_;
+  detail::block_list list_;
+  block_id ends_;  // the element after the last block; `next` of it is the coldest
   std::size_t size_ = 0;
 };
 
