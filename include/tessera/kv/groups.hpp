@@ -125,6 +125,14 @@ class groups {
   [[nodiscard]] tokens step_end(std::uint32_t row, tokens first, tokens end, tokens length) const noexcept {
     return at_ends_ ? detail::step_end(unit_, state_[row].parting, first, end, length) : end;
   }
+  /// Whether a row that has more can continue after its first `n` tokens: windows hold what that needs, and there is no
+  /// state. O(Groups). Requires: the row is in use.
+  [[nodiscard]] bool can_go_back(std::uint32_t row, tokens n) const noexcept {
+    for (std::size_t g = 0; g != count(); ++g) {
+      if (group_[g].is_recurrent() || group_[g].first_needed(n) < state_[row].first[g]) return false;
+    }
+    return true;
+  }
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
 
@@ -218,16 +226,18 @@ class groups {
     return row;
   }
 
-  /// Takes the blocks that are needed to continue after the first `n` tokens of a prefix. Requires: the row is empty,
-  /// and `n` is the result of `match`, with no call since (asserted). O(blocks of the prefix).
-  void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
+  /// Takes the blocks that are needed to continue after the first `n` tokens of a prefix. If `upto` is
+  /// more than `n`, the KV of so many tokens comes from elsewhere: windows take what is needed to continue after these.
+  /// Requires: the row is empty, and `n` is the result of `match`, with no call since (asserted). O(blocks of the
+  /// prefix).
+  void share(std::uint32_t row, const hash_spans& hashes, tokens n, tokens upto = {}) noexcept {
     TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
     done d{done::what::shared, row, {}};
     for (std::size_t g = 0; g != count(); ++g) {
       const auto end = static_cast<std::size_t>(n / group_[g].block_size);
-      const std::size_t first = detail::needed_from(group_[g], n);
-      const std::span<block_id> ids = table_[g].extend(row, end);
-      for (std::size_t i = 0; i != end; ++i) {
+      const std::size_t first = detail::needed_from(group_[g], max(n, upto));
+      const std::span<block_id> ids = table_[g].extend(row, first > end ? first : end);
+      for (std::size_t i = 0; i != ids.size(); ++i) {
         ids[i] = no_index;
         if (i < first) continue;
         const hash_type h = named_in(g, hashes[g][i]);
@@ -239,8 +249,8 @@ class groups {
       TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
       static_cast<void>(shared);
       state_[row].first[g] = static_cast<std::uint32_t>(first);
-      state_[row].published[g] = static_cast<std::uint32_t>(end);
-      d.blocks[g] = static_cast<std::uint32_t>(end - first);
+      state_[row].published[g] = static_cast<std::uint32_t>(ids.size());
+      d.blocks[g] = static_cast<std::uint32_t>(ids.size() - first);
     }
     look_ahead(row);
     journal_.push_back(d);
@@ -399,7 +409,7 @@ class groups {
     std::size_t n = 0;
     for (std::size_t g = 0; g != count(); ++g) {
       std::uint32_t& first = state_[row].first[g];
-      if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
+      if (group_[g].window == tokens{} || computed < group_[g].slides_at(first, slots_ahead_, ahead_)) continue;
       std::size_t end = group_[g].first_needed(computed);
       const std::span<const block_id> ids = table_[g].row(row);
       if (ids.size() < end) end = ids.size();
@@ -501,15 +511,6 @@ class groups {
 
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
-  /// The number of computed tokens at which a window gives its first block back: it has passed that block, and needs
-  /// another at its end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A
-  /// state is too large to be kept so long.
-  [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
-    const tokens passed = of.passes_at(first);
-    if (of.is_recurrent()) return passed;
-    const tokens full = of.block_size * blocks_for(passed + slots_ahead_, of.block_size).count();
-    return max(passed, full - slots_ahead_ - ahead_);
-  }
   /// Updates when a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
@@ -522,7 +523,7 @@ class groups {
       s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
       sent = sent && table_[g].sent(row) == size;
       if (of.window == tokens{}) continue;
-      s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
+      s.slides_at = min(s.slides_at, of.slides_at(s.first[g], slots_ahead_, ahead_));
     }
     s.sent_room = sent ? s.room : tokens{};
   }

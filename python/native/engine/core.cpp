@@ -164,11 +164,16 @@ core::~core() { close(); }
 /// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
 nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   if (!all && e.new_blocks == 0) return nb::none();
+  return all_ids(e.row, e.new_blocks, all);
+}
+
+/// The same for a row, of which `fresh` blocks are new.
+nb::object core::all_ids(std::uint32_t of, std::size_t fresh, bool all) const {
   nb::object tuple = stolen(PyTuple_New(static_cast<Py_ssize_t>(tables_.size())));
   std::size_t g = 0;
   for (std::size_t t = 0; t != tables_.size(); ++t) {
     const auto ids_of_next = [&] {
-      const row_of_group row = planner_->row(g++, e.row, e.new_blocks);
+      const row_of_group row = planner_->row(g++, of, fresh);
       return ids_from(row, all ? 0 : row.blocks.size() - row.fresh);
     };
     nb::object ids = ids_of_next();
@@ -352,6 +357,8 @@ void core::admit(const arrival& a) {
   --loading_;
   if (r.dead) {
     --unwanted_;
+  } else if (r.state().life == ts::lifecycle::waiting) {
+    note_loss(r);  // too little has come for its windows
   } else {
     set(r.object, names().status, r.state().preemptions == 0 ? words_.status_waiting : words_.status_preempted);
     // As a request that starts with one token to compute.
@@ -450,19 +457,6 @@ std::pair<request*, std::size_t> core::filler_of(const told_events::block& b) {
     return {ended != nullptr ? ended : &at(first->second), group};
   }
   throw std::runtime_error("no request has filled a cached block");
-}
-
-void core::note_loads() {
-  nb::list all;
-  for (const auto& l : plan_.load) {
-    request& r = *l.request;
-    r.loading = true;
-    ++loading_;
-    set(r.object, names().status, words_.status_loading);
-    const row_of_group row = planner_->row(0, r.state().row, 0);
-    all.append(nb::make_tuple(nb::borrow(r.object), nb::make_tuple(ids_from(row, 0)), l.first));
-  }
-  loads_ = std::move(all);
 }
 
 void core::cancel(std::uint32_t slot) {

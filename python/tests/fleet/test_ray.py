@@ -115,13 +115,17 @@ def test_streams_through_kill_9_of_a_replica(fake: Endpoint) -> None:
     async def run(client: AsyncOpenAI) -> None:
         all_ids = prompts(12, 1)
         before = fake.book()["failed"]
-        streams = [asyncio.ensure_future(text_of(client, "fake", ids, 4000)) for ids in all_ids]
-        await kill_one(fake, 3, streams)
-        got = await asyncio.gather(*streams)
-        assert got == [words(answer(ids, 4000)) for ids in all_ids]
+        # On a machine that is busy the replica's streams may all have ended when it is killed: then once more.
+        for _ in range(5):
+            streams = [asyncio.ensure_future(text_of(client, "fake", ids, 4000)) for ids in all_ids]
+            await kill_one(fake, 3, streams)
+            got = await asyncio.gather(*streams)
+            assert got == [words(answer(ids, 4000)) for ids in all_ids]
+            await fake.settled()
+            await fake.soon("the third replica again", fake.full(3))
+            if fake.book()["failed"] > before:
+                break
         assert fake.book()["failed"] > before
-        await fake.settled()
-        await fake.soon("the third replica again", fake.full(3))
         got = await asyncio.gather(*[text_of(client, "fake", ids, 20) for ids in all_ids])
         assert got == [words(answer(ids, 20)) for ids in all_ids]
         assert len((await fake.settled())["replicas"]) == 3

@@ -45,6 +45,7 @@ class Served:
         count: int = 60,
         in_flight: int = 1,
         sees: bool = False,
+        windows: tuple[int, ...] = (0,),
         **more: Any,
     ) -> None:
         store.StoreConnector.stores.clear()
@@ -53,11 +54,13 @@ class Served:
         own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
         cls = own if tessera is None else stub.Scheduler
         self.in_flight = in_flight
-        self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True)
+        memory = stub.memory(blocks, windows)
+        self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True, kv=memory)
         assert type(s) is cls
         self.runner = (images.Runner if sees else stub.Runner)(
             blocks,
             more.get("second", False),
+            windows=windows,
             drafts=more.get("drafts", 0),
             drafter=more.get("drafter", "").removeprefix("ngram"),
             discards=failing > 0 or in_flight == 2,

@@ -6,8 +6,9 @@ from __future__ import annotations
 import images
 import pytest
 import stub
+from pair import Pair, engine
 from test_connectors import drafters
-from test_transfers import Pair, beside_each_other, engine, flights, of_a_peer, policies
+from test_transfers import beside_each_other, flights, of_a_peer, policies
 from vllm.v1.outputs import KVConnectorOutput
 
 

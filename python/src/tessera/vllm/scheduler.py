@@ -332,7 +332,7 @@ class Scheduler(Grammars, Drafts):
         """KV comes and goes beside a step."""
         if self.residency is not None:
             for _, block_ids, here in self.core.loads():
-                self.residency.starts(block_ids, here)
+                self.residency.starts(block_ids, here // self.block_size)
         self.transfers.planned(output, fresh, self.by_id)
         failed, self.transfers.no_answer = self.transfers.no_answer, []
         for request, reason in failed:

@@ -220,7 +220,8 @@ of_memory = (
     "windows with tokens that are computed again (DeepSeek-V4.1)",
     "states beside attention with blocks of several sizes",
     "KV that stays in the host's memory",
-    "KV connectors and prompts in one piece with windows or several groups of KV blocks",
+    "KV connectors with states or with blocks of several sizes",
+    "prompts in one piece with windows or several groups of KV blocks",
     "KV events and KV cache metrics with blocks of several sizes",
     "MTP of several modules with chunks or states",
 )
@@ -258,9 +259,9 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
             yield f"blocks of {spec.block_size} tokens in a scheduler with blocks of {block_size}"
     if api.prompt_ahead(config) > 1 and any(map(_forgets, (group.kv_cache_spec for group in groups))):
         yield "MTP of several modules with chunks or states"
-    if _connector(config) and not is_plain:
-        yield "KV connectors with windows or several groups of KV blocks"
     sizes = {group.kv_cache_spec.block_size for group in groups if not _is_state(group.kv_cache_spec)}
+    if _connector(config) and (has_states or len(sizes) > 1):
+        yield "KV connectors with states or with blocks of several sizes"
     if len(sizes) > 1 and (tells(config) or _has(config, "observability_config", "kv_cache_metrics")):
         yield "KV events and KV cache metrics with blocks of several sizes"
     if whole_prompts(config) and not is_plain:
