@@ -72,7 +72,8 @@ NB_MODULE(_vllm, m) {
       .def("computed", &core::computed, nb::arg("slot"),
            "Tokens of a request that have KV once the steps under way have been run.")
       .def("residents", &core::residents, "The requests that hold blocks, in the order of their turns.")
-      .def("names_of", &core::names_of, nb::arg("slot"), "What the full blocks of a request are found by.")
+      .def("names_of", &core::names_of, nb::arg("slot"), nb::arg("group"),
+           "What the full blocks of a request in a group are found by.")
       .def("blocks_of", &core::blocks_of, nb::arg("slot"),
            "For each group the blocks that a request holds, as the runner has them.")
       .def("write_tokens", nb::overload_cast<std::uint32_t>(&core::write_tokens), nb::arg("slot"),

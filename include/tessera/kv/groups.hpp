@@ -63,6 +63,7 @@ class groups {
     std::size_t used = Groups;           ///< Number of groups in use, the first of `layers`. At least 1.
     tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
     tokens slots_ahead{};                ///< Rows have room for as many more tokens, up to `max_length`.
+    bool keeps_passed = false;           ///< What a window has passed is evicted in its turn, not before all others.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -245,9 +246,7 @@ class groups {
         TESSERA_ASSERT(found == 1, "a prefix that was not matched");
         static_cast<void>(found);
       }
-      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
-      TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
-      static_cast<void>(shared);
+      ensure(store_.share(std::span<const block_id>{ids}.subspan(first)));
       state_[row].first[g] = static_cast<std::uint32_t>(first);
       state_[row].published[g] = static_cast<std::uint32_t>(ids.size());
       d.blocks[g] = static_cast<std::uint32_t>(ids.size() - first);
@@ -277,9 +276,7 @@ class groups {
       const std::uint32_t first = state_[parent].first[g];
       TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent with KV for these tokens");
       for (std::size_t i = 0; i != full; ++i) ids[i] = theirs[i];
-      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
-      TESSERA_ASSERT(shared == status::ok, "a row's blocks are in use");
-      static_cast<void>(shared);
+      ensure(store_.share(std::span<const block_id>{ids}.subspan(first)));
       const std::uint32_t published = state_[parent].published[g];
       s.first[g] = first;
       s.published[g] = published < full ? published : static_cast<std::uint32_t>(full);
@@ -433,9 +430,7 @@ class groups {
       const std::size_t keep = group_[g].row_blocks(slots(length));
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
       if (ids.size() <= keep) continue;
-      const status released = store_.release(ids.subspan(keep));
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
+      ensure(store_.release(ids.subspan(keep)));
       n += ids.size() - keep;
       table_[g].truncate(row, keep);
     }
@@ -494,6 +489,7 @@ class groups {
         max_length_{l.max_length},
         ahead_{l.ahead},
         slots_ahead_{l.slots_ahead},
+        keeps_passed_{l.keeps_passed},
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
@@ -509,6 +505,10 @@ class groups {
     if (full_ == count()) full_ = Groups;
   }
 
+  static void ensure(status done) noexcept {
+    TESSERA_ASSERT(done == status::ok, "a row's blocks are in use, and matched ones are there");
+    static_cast<void>(done);
+  }
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
   /// Updates when a row needs blocks, and when it gives some back.
@@ -562,22 +562,17 @@ class groups {
     // At least one token is computed: a prompt of whole blocks is found again up to the unit before its end.
     const tokens end = max(s.named - unit_, tokens{});
     for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
-      status released = status::ok;
       if constexpr (requires { store_.release_first(ids[i]); }) {
-        const bool is_kept = detail::is_kept(of, i, s.parting, end, s.named);
-        released = is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]);
+        const bool is_kept = keeps_passed_ || detail::is_kept(of, i, s.parting, end, s.named);
+        ensure(is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]));
       } else {
-        released = store_.release(ids.subspan(i, 1));
+        ensure(store_.release(ids.subspan(i, 1)));
       }
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
     }
   }
   void give_back(std::uint32_t row) noexcept {
     for (std::size_t g = 0; g != count(); ++g) {
-      const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
+      ensure(store_.release(table_[g].row(row).subspan(state_[row].first[g])));
     }
   }
 
@@ -586,6 +581,7 @@ class groups {
   tokens max_length_;
   tokens ahead_;
   tokens slots_ahead_;
+  bool keeps_passed_;
   tokens unit_{1};
   bool at_ends_ = false;
   Store store_;

@@ -22,6 +22,8 @@ template <std::size_t Groups>
 struct grouped_limits : scheduler_limits {
   std::array<kv::group, Groups> layers{};  ///< The groups. If none has full attention, set `max_length`.
   std::size_t used = Groups;               ///< Number of groups in use, the first of `layers`. At least 1.
+  bool keeps_passed = false;               ///< Blocks that a window has passed are evicted in their turn, not before
+                                           ///< all others: something copies them elsewhere meanwhile.
 
   /// The groups in use.
   [[nodiscard]] constexpr std::span<const kv::group> groups() const noexcept { return std::span{layers}.first(used); }
@@ -515,7 +517,8 @@ class grouped_ledger {
             .layers = l.layers,
             .used = l.used,
             .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1},
-            .slots_ahead = l.slots_ahead};
+            .slots_ahead = l.slots_ahead,
+            .keeps_passed = l.keeps_passed};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");

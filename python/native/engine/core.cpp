@@ -124,6 +124,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   }
   settings_.batch = settings_.limits.residents;
   settings_.transfers = get<bool>(options, "transfers");
+  settings_.stores = get<bool>(options, "stores");
   if (settings_.transfers) {
     // Besides the running requests there are those with KV that comes or is being fetched: each has a block at least.
     settings_.limits.residents += std::min(settings_.limits.blocks, std::max(settings_.batch, most_aside));
@@ -412,7 +413,6 @@ void core::note_events() {
   told_events* const events = settings_.tells ? planner_->events() : nullptr;
   if (events == nullptr) return;
   using kind = told_events::event::kind;
-  const auto size = static_cast<std::size_t>(settings_.limits.block_size.count());
   for (const told_events::event& e : events->waiting()) {
     if (e.what == kind::cleared) {
       told_.append(nb::make_tuple("cleared"));
@@ -432,7 +432,8 @@ void core::note_events() {
     write_tokens(*filler);
     nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(ts::kv::named_in(group, e.block.parent));
     told_.append(nb::make_tuple("stored", ts::kv::named_in(group, e.block.hash), group, std::move(parent),
-                                e.block.depth * size, nb::borrow(filler->object)));
+                                e.block.depth * static_cast<std::size_t>(settings_.block_sizes[group].count()),
+                                nb::borrow(filler->object)));
   }
   events->forget();
 }
@@ -475,7 +476,9 @@ void core::cancel(std::uint32_t slot) {
 
 void core::forget_names(const request& r) {
   if (!settings_.tells) return;
-  for (const std::uint64_t name : r.hashes.front()) filled_by_.erase({name, r.slot});
+  for (const std::vector<std::uint64_t>& names : r.hashes) {
+    for (const std::uint64_t name : names) filled_by_.erase({name, r.slot});
+  }
 }
 
 void core::give_back(request& r) {

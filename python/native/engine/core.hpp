@@ -137,8 +137,10 @@ class core {
   [[nodiscard]] bool pending() const noexcept { return !in_flight_.empty(); }
   [[nodiscard]] double usage() const;
   [[nodiscard]] std::string why(std::uint32_t slot) const;
-  /// What the full blocks of a request are found by, from its beginning, as far as its tokens are known.
-  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes.front(); }
+  /// What the full blocks of a request in a group are found by, from its beginning, as far as its tokens are known.
+  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot, std::size_t group) const {
+    return at(slot).hashes[size_of_group_.at(group)];
+  }
   /// Tokens of a request that have KV once the steps under way have been run, if their drafts hold. O(1), O(running)
   /// while the latest plan has not been run.
   [[nodiscard]] std::int64_t computed(std::uint32_t slot) const;

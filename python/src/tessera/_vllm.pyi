@@ -94,8 +94,8 @@ class Core:
         """Tokens of a request that have KV once the steps under way have been run."""
     def residents(self) -> list[Any]:
         """The requests that hold blocks, in the order of their turns."""
-    def names_of(self, slot: int) -> list[int]:
-        """What the full blocks of a request are found by, from its beginning."""
+    def names_of(self, slot: int, group: int) -> list[int]:
+        """What the full blocks of a request in a group are found by, from its beginning."""
     def blocks_of(self, slot: int) -> tuple[list[int], ...]:
         """For each group the blocks that a request holds, as the runner has them."""
     def write_tokens(self, slot: int) -> None:

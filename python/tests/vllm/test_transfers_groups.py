@@ -50,19 +50,27 @@ def test_kv_that_does_not_come(name: str, policy: str, in_flight: int) -> None:
     assert bool(failed) == (policy == "fail")
 
 
+class Beside(stub.Load):
+    """When the KV of a prompt has come, vLLM's own scheduler computes the last token. It does so with the window of the
+    token behind that: one block may be missing. These prompts are left out."""
+
+    def requests(self) -> Any:
+        return [arrival for arrival in super().requests() if len(arrival[1]) % stub.block_size != 7]
+
+
 @pytest.mark.parametrize("name", ["window", "four"])
 def test_beside_vllm(name: str) -> None:
     """The connector is one that vLLM's own scheduler gets along with, and both say the same."""
     pairs = [Pair(7, tessera, 150, windows=models[name]) for tessera in (None, {})]
     for pair in pairs:
-        pair.serve(stub.Load(seed=7, count=90), aborts=False)
+        pair.serve(Beside(seed=7, count=90), aborts=False)
         assert pair.workers["D"].pulled > 100
     assert pairs[0].got == pairs[1].got
     assert pairs[0].reasons == pairs[1].reasons
 
 
 def test_a_window_takes_what_it_looks_at_and_no_more() -> None:
-    """A window of 40 pulls four blocks of a prompt of 200 tokens, where full attention pulls 13."""
+    """A window of 40 pulls three blocks of a prompt of 200 tokens, where full attention pulls 13."""
     pair = pair_of("window", 1)
     pair.aborts = False
     one = stub.SamplingParams(temperature=0, max_tokens=1)
@@ -75,9 +83,9 @@ def test_a_window_takes_what_it_looks_at_and_no_more() -> None:
     s, worker = pair.engines["D"]
     plan = s.schedule()
     groups = plan.kv_connector_metadata.pull["a"][0]
-    assert [len(ids) for ids in groups] == [13, 4] and 0 not in groups[1]
+    assert [len(ids) for ids in groups] == [13, 3] and 0 not in groups[1]
     # A block more for what comes next, at most.
-    assert s.get_kv_cache_usage() * 150 <= 13 + 4 + 2
+    assert s.get_kv_cache_usage() * 150 <= 13 + 3 + 2
     worker.launch(plan)
     s.update_from_output(*worker.finish())
     while s.has_requests():
@@ -116,13 +124,13 @@ def test_a_peer_without_the_blocks_that_are_needed() -> None:
 
 @flights
 @pytest.mark.parametrize("caching", [False, True], ids=["no cache", "cache"])
-@pytest.mark.parametrize("name", models)
+@pytest.mark.parametrize("name", ["window", "four", "alone", "chunks"])
 def test_offloading(name: str, caching: bool, in_flight: int) -> None:
     """vLLM's own OffloadingConnector, both sides of it."""
     blocks = {"four": 130, "alone": 50}.get(name, 80)
     more: dict[str, Any] = {"caching": caching, "aborts": caching, "in_flight": in_flight, "windows": models[name]}
-    run = Served({}, "OffloadingConnector", {"cpu_bytes_to_use": 1 << 20}, len(name), blocks, **more)
-    assert run.worker.host.stored > 100 and run.worker.host.loaded > 20 and run.external > 200
+    run = Served({}, "OffloadingConnector", {"cpu_bytes_to_use": 1 << 22}, len(name), blocks, **more)
+    assert run.worker.host.stored > 100 and run.worker.host.loaded > 100 and run.external > 1000
     assert run.preempted > 0
     scheduler = run.s.connector.connector_scheduler
     assert not scheduler._jobs and not scheduler._req_status
@@ -130,7 +138,10 @@ def test_offloading(name: str, caching: bool, in_flight: int) -> None:
 
 @pytest.mark.parametrize("name", ["window", "four"])
 def test_offloading_beside_vllm(name: str) -> None:
-    more: dict[str, Any] = {"windows": models[name], "blocks": 150}
-    runs = [Served(t, "OffloadingConnector", {"cpu_bytes_to_use": 1 << 20}, 3, **more) for t in (None, {})]
-    assert runs[0].got == runs[1].got
-    assert runs[0].reasons == runs[1].reasons
+    """Also with a store that is too small. Common beginnings are stored before a window's blocks of them go."""
+    for size in (1 << 20, 1 << 22):
+        more: dict[str, Any] = {"windows": models[name], "blocks": 150}
+        runs = [Served(t, "OffloadingConnector", {"cpu_bytes_to_use": size}, 3, **more) for t in (None, {})]
+        assert runs[0].got == runs[1].got
+        assert runs[0].reasons == runs[1].reasons
+        assert runs[1].external > 0.75 * runs[0].external > 0

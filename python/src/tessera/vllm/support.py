@@ -222,7 +222,6 @@ of_memory = (
     "KV that stays in the host's memory",
     "KV connectors with states or with blocks of several sizes",
     "prompts in one piece with windows or several groups of KV blocks",
-    "KV events and KV cache metrics with blocks of several sizes",
     "MTP of several modules with chunks or states",
 )
 
@@ -262,8 +261,6 @@ def why_not_memory(kv_cache_config: Any, block_size: int, config: Any) -> Iterat
     sizes = {group.kv_cache_spec.block_size for group in groups if not _is_state(group.kv_cache_spec)}
     if _connector(config) and (has_states or len(sizes) > 1):
         yield "KV connectors with states or with blocks of several sizes"
-    if len(sizes) > 1 and (tells(config) or _has(config, "observability_config", "kv_cache_metrics")):
-        yield "KV events and KV cache metrics with blocks of several sizes"
     if whole_prompts(config) and not is_plain:
         yield "prompts in one piece with windows or several groups of KV blocks"
     if kv_cache_config.num_blocks < 2:
