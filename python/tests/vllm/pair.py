@@ -12,6 +12,8 @@ import stub
 from vllm.config import KVTransferConfig
 from vllm.v1.engine import FinishReason
 
+from tessera.vllm import _api as api
+
 
 def engine(
     name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", sees: bool = False, **more: Any
@@ -38,6 +40,7 @@ class Pair:
         blocks: int = 60,
         failing: float = 0,
         in_flight: int = 1,
+        stages: int = 1,
         windows: tuple[int, ...] = (0,),
         **more: Any,
     ):
@@ -45,22 +48,25 @@ class Pair:
         self.rng = random.Random(seed)
         self.engines = {}
         self.workers = workers
-        self.in_flight = in_flight
         self.is_windowed = any(windows)
         self.overlapped = 0
         for name in ("P", "D"):
-            made = engine(name, tessera, async_scheduling=in_flight == 2, **more)
+            made = engine(name, tessera, async_scheduling=in_flight == 2, stages=stages, **more)
             own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
+            self.in_flight = api.plans_in_flight(made)
             memory = stub.memory(blocks, windows)
             s = stub.scheduler(stub.Scheduler if tessera is not None else own, made, blocks, kv=memory)
             places = more.get("max_num_seqs", 24)
             kind = images.Runner if more.get("sees") else stub.Runner
-            drafts = {
+            rest = {
+                "places": places,
                 "windows": windows,
+                "stages": stages,
+                "discards": self.in_flight > 1,
                 "drafts": more.get("drafts", 0),
                 "drafter": more.get("drafter", "").removeprefix("ngram"),
             }
-            runner = kind(blocks, more.get("second", False), places=places, discards=in_flight == 2, **drafts)
+            runner = kind(blocks, more.get("second", False), **rest)
             self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
         self.got: dict[str, list[int]] = {}
         self.reasons: dict[str, Any] = {}
@@ -80,17 +86,18 @@ class Pair:
     def step(self, name: str) -> list[Any]:
         """A step of one engine: the outputs that are the last of their requests."""
         s, worker = self.engines[name]
-        plan = s.schedule()
-        self.preempted += len(plan.preempted_req_ids or ())
-        self.overlapped += bool(plan.total_num_scheduled_tokens and worker.launched)
-        self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
-        ended = []
-        worker.launch(plan)
+        ended: list[Any] = []
+        if s.has_requests() or not worker.launched:
+            plan = s.schedule()
+            self.preempted += len(plan.preempted_req_ids or ())
+            self.overlapped += bool(plan.total_num_scheduled_tokens and worker.launched)
+            self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
+            worker.launch(plan)
         if self.rng.random() < 0.05 and s.requests and self.aborts:
             victim = self.rng.choice(list(s.requests))
             s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
             self.aborted.add(victim)
-        if len(worker.launched) < self.in_flight:
+        if len(worker.launched) < self.in_flight and s.has_requests():
             return []
         plan, ran = worker.finish()
         for outputs in s.update_from_output(plan, ran).values():
@@ -117,7 +124,7 @@ class Pair:
             else:
                 self.add("D" if i % 2 else "P", request_id, prompt, params, None, salt, mine)
         steps = 0
-        while any(s.has_requests() for s, _ in self.engines.values()):
+        while any(s.has_requests() or worker.launched for s, worker in self.engines.values()):
             for o in self.step("P"):
                 request_id = o.request_id.removesuffix(" at P")
                 if request_id == o.request_id:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""KV between engines for models with windows or several groups of KV blocks."""
+"""KV between engines for models with windows or several groups of KV blocks, and for pipelines."""
 
 from __future__ import annotations
 
@@ -145,3 +145,27 @@ def test_offloading_beside_vllm(name: str) -> None:
         assert runs[0].got == runs[1].got
         assert runs[0].reasons == runs[1].reasons
         assert runs[1].external > 0.75 * runs[0].external > 0
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+@pytest.mark.parametrize("failing", [0, 0.3], ids=["", "failing"])
+@pytest.mark.parametrize("name", [*models, "all"])
+def test_pipelines(name: str, failing: float, second: bool, stages: int) -> None:
+    """As many steps in flight as stages; one more with async scheduling, which vLLM has for its second runner alone."""
+    place = [*models, "all"].index(name) + stages
+    more: dict[str, Any] = {"second": second, "stages": stages, "in_flight": 1 + (second and place % 2)}
+    blocks = {"four": 130, "all": 60, "alone": 50}.get(name, 80)
+    pair = Pair(place, {}, blocks, failing=failing, windows=models.get(name, (0,)), **more)
+    assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
+    pair.serve(stub.Load(seed=place, count=80), aborts=place % 2 == 0, forgets=0.1)
+    assert pair.workers["D"].pulled > 50 and pair.overlapped > 100
+    assert bool(pair.workers["D"].failed) == bool(failing)
+
+
+@pytest.mark.parametrize(("name", "stages"), [("StoreConnector", 2), ("StoreConnector", 3), ("OffloadingConnector", 2)])
+def test_stores_and_pipelines(name: str, stages: int) -> None:
+    for second in (False, True):
+        options = {"cpu_bytes_to_use": 1 << 22} if name == "OffloadingConnector" else {"later": 0.5, "unsure": 0.3}
+        run = Served({}, name, options, stages, second=second, stages=stages, aborts=second)
+        assert run.external > 500 and run.preempted > 0 and run.overlapped > 100
