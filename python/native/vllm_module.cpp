@@ -43,6 +43,8 @@ NB_MODULE(_vllm, m) {
            "Drafts for the next step, where they are known before it is planned.")
       .def("loads", &core::loads,
            "KV that is on its way by the latest plan: (request, block ids by group, tokens that are here).")
+      .def("lost", &core::lost,
+           "Requests that begin anew since the last call: too little KV has come for their windows.")
       .def("arrived", &core::arrived, nb::arg("slot"), nb::arg("tokens"),
            "KV of its first `tokens` tokens has come, and no more will.")
       .def("drain", &core::drain, nb::arg("slot"), "It has ended, and its blocks stay held: by this ticket, or not.")

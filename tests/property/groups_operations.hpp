@@ -59,12 +59,14 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
   l.plans_in_flight = with.plans_in_flight;
   l.plans_apart = with.plans_apart;
   l.deadlines = 4;
+  l.keeps_passed = below(4) == 0;
+  l.kept_behind = of(below(3) / 2);
   typename world_type::scheduler_type::config c{};
   if constexpr (requires { c.order.quantum; }) c.order.quantum = 5_tok;
   if (below(4) == 0) c.reserve = reservation::whole_sequence;
   c.remember_refusals = with.remembers;
+  std::deque<request_type> requests;  // they outlive the world if it throws
   world_type w{l, c, t};
-  std::deque<request_type> requests;
 
   const auto submit = [&] {
     request_type& r = requests.emplace_back();
@@ -89,6 +91,10 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
     r.hash(l.layers);
     const status s = w.submit(r);
     must(s == status::accepted || s == status::queue_full || s == status::never_fits, "a request that is well formed");
+    if (s == status::accepted && below(3) == 0) {
+      const std::size_t n = below(r.text.size());
+      w.announce(r, n, below(2) == 0, below(8));
+    }
   };
   for (int i = 0; i != with.operations; ++i) {
     if constexpr (requires { below.done(); }) {

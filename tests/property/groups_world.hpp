@@ -139,7 +139,7 @@ class world {
         for (const std::int32_t id : ids) note(static_cast<std::uint64_t>(id));
       }
     }
-    for (const auto& v : p.preempted) note(v.request->id);
+    for (const auto& v : p.preempted) note(v.request->id), v.request->has_come = false;
     totals_.preempted += p.preempted.size();
     for (const fetch_type& t : p.fetch) f.fetches.push_back(list_of(t));
     for (const fetch_type& t : p.load) {
@@ -151,6 +151,8 @@ class world {
     for (entry& e : f.entries) {
       request_type& r = *e.of.request;
       if (e.of.origin != entry_origin::going_on) r.announced = 0, ++r.starts;
+      e.has_come = std::exchange(r.has_come, false);
+      e.load_epoch = r.load_epoch;
       e.start = r.starts;
     }
     for (list& l : f.fetches) l.start = l.of.request->starts;
@@ -210,6 +212,7 @@ class world {
   }
   void preempt(request_type& r) {
     note(static_cast<std::uint64_t>(scheduler_.preempt(r)));
+    if (r.state().life == lifecycle::waiting) r.has_come = false;
     check();
   }
   /// The KV of its first `n` tokens is elsewhere. It comes with the plan that starts it, or is `loading` for at most so
@@ -324,7 +327,9 @@ class world {
     std::array<std::vector<std::int32_t>, Groups> blocks;
     std::array<std::size_t, Groups> first;
     std::uint64_t epoch;
-    bool has_kv = false;  ///< That comes with the plan.
+    bool has_kv = false;    ///< That comes with the plan,
+    bool has_come = false;  ///< or has come since the request began to load, in this epoch.
+    std::uint64_t load_epoch = 0;
     std::size_t start = 0;
   };
   using fetch_type = kv_fetch<request_type>;
@@ -427,12 +432,12 @@ class world {
     }
     // A fork goes on where its parent was.
     const bool starts = e.of.origin == entry_origin::resumed || (e.of.origin == entry_origin::started && !r.is_fork);
-    if (starts || r.has_come) {
+    if (starts || e.has_come) {
       r.computed = count(e.of.first);
-      r.epoch = r.has_come ? std::min(e.epoch, r.load_epoch) : e.epoch;
-      totals_.hits += r.computed != 0 && !e.has_kv && !r.has_come ? 1U : 0U;
+      r.epoch = e.has_come ? std::min(e.epoch, e.load_epoch) : e.epoch;
+      totals_.hits += r.computed != 0 && !e.has_kv && !e.has_come ? 1U : 0U;
     }
-    r.is_fork = r.has_come = false;
+    r.is_fork = false;
     const std::size_t first = r.computed;
     // Less only by drafts that were refused after the plan was made.
     must(first <= count(e.of.first), "goes on no earlier than it is");
@@ -519,7 +524,8 @@ class world {
       for (std::size_t g = 0; g != Groups; ++g) {
         const kv::group& layers = limits_.layers[g];
         const std::size_t held = scheduler_.tables().blocks_of(g, r->state().row).size();
-        if (layers.window != 0_tok) must(held <= layers.most_blocks(r->state().length), "a window holds what it spans");
+        const std::size_t most = layers.most_blocks(r->state().length, limits_.kept_behind);
+        if (layers.window != 0_tok) must(held <= most, "a window holds what it spans");
       }
     }
   }

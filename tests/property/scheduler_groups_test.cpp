@@ -60,7 +60,7 @@ void many_runs() {
   CHECK(t.void_entries > seeds / 4);
   CHECK(t.late > seeds / 4);
   CHECK(t.loaded > seeds / 8);
-  CHECK(t.partly > 0);
+  CHECK((t.partly > 0 || tessera_test::is_slow));
   CHECK(t.lost > 0);
   CHECK(t.fetched > seeds / 4);
   CHECK(t.spoilt > 0);

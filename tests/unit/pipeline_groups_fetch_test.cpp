@@ -178,6 +178,47 @@ TEST_CASE("groups: blocks that a plan in flight reads are written to after that"
   CHECK(e.scheduler.arrived(high, 49_tok) == status::ok);
 }
 
+TEST_CASE("groups: so are blocks that a victim of an earlier plan has given up", "[pipeline]") {
+  engine e{3, group::sliding(4_tok, 10_tok), 24};
+  request& low = e.submit(50);
+  e.step();
+  const auto running = e.plan();
+  REQUIRE(running.size() == 1);
+  request& short_one = e.submit(60, 2);  // takes the place of `low`, and ends
+  const auto evicts = e.plan();
+  REQUIRE(evicts.preempted.size() == 1);
+  CHECK(evicts.preempted[0].request == &low);
+  REQUIRE(e.scheduler.cancel(short_one) == status::ok);
+  request& loads = e.submit(50, 1);
+  REQUIRE(e.scheduler.loading(loads, 49_tok, never) == status::ok);
+  const auto p = e.plan();
+  REQUIRE(p.load.size() == 2);
+  CHECK(p.load_after >= running.id);
+  e.commit(running);
+  e.commit(evicts);
+  e.commit(p);
+  CHECK(e.scheduler.arrived(loads, 49_tok) == status::ok);
+}
+
+TEST_CASE("groups: a window keeps what the last token has looked at, for an instance that computes it anew") {
+  limits_type l{{.blocks = 60, .residents = 4, .max_length = 128_tok},
+                {group::full(4_tok), group::sliding(4_tok, 8_tok)}};
+  for (const tokens behind : {0_tok, 1_tok}) {
+    l.kept_behind = behind;
+    owned_storage<limits_type> storage = storage_for<scheduler_type>(l);
+    scheduler_type scheduler{storage};
+    request r;
+    r.prompt = 51_tok;  // token 50 looks at 43 to 50
+    r.max_output = 20_tok;
+    REQUIRE(scheduler.submit(r, time_point{}) == status::accepted);
+    const auto p = scheduler.plan(time_point{}, {});
+    const std::vector<outcome> outcomes(p.size());
+    REQUIRE(scheduler.commit(p, outcomes, time_point{}) == status::ok);
+    CHECK(scheduler.tables().first_block(1, r.state().row) == (behind == 0_tok ? 11U : 10U));
+    static_cast<void>(scheduler.cancel(r));
+  }
+}
+
 TEST_CASE("groups: nothing is allocated for KV from elsewhere", "[pipeline]") {
   engine e;
   request& r = e.submit(50);

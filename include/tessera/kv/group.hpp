@@ -76,10 +76,11 @@ struct group {
   }
   /// The number of computed tokens at which block `i` is given back: no token needs it, and another one is needed at
   /// the end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A state is too
-  /// large to be kept so long. Rows have room for `slots_ahead` more tokens, and grow by `ahead` before. Requires:
-  /// there is a window.
-  [[nodiscard]] constexpr tokens slides_at(std::size_t i, tokens slots_ahead, tokens ahead) const noexcept {
-    const tokens passed = passes_at(i);
+  /// large to be kept so long. Rows have room for `slots_ahead` more tokens, and grow by `ahead` before. The last
+  /// `behind` computed tokens count as if they were not. Requires: there is a window.
+  [[nodiscard]] constexpr tokens slides_at(std::size_t i, tokens slots_ahead, tokens ahead,
+                                           tokens behind) const noexcept {
+    const tokens passed = passes_at(i) + behind;
     if (is_recurrent()) return passed;
     const tokens full = block_size * blocks_for(passed + slots_ahead, block_size).count();
     return max(passed, full - slots_ahead - ahead);

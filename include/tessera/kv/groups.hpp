@@ -64,6 +64,7 @@ class groups {
     tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
     tokens slots_ahead{};                ///< Rows have room for as many more tokens, up to `max_length`.
     bool keeps_passed = false;           ///< What a window has passed is evicted in its turn, not before all others.
+    tokens kept_behind{};                ///< Windows keep what the last so many computed tokens have looked at.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -147,7 +148,7 @@ class groups {
   /// Blocks that a sequence of `length` tokens needs at once, at least. A window needs as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
-    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_);
+    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_ + behind_);
     return n;
   }
   /// Blocks that a row needs, in addition to those it holds, to become `length` tokens long, if windows give back what
@@ -266,8 +267,7 @@ class groups {
     if (result.row == no_index) return {};
     if (journal_.full()) return roll_back(before), forked{};
     row_state& s = state_[result.row];
-    s.parting = state_[parent].parting;
-    s.named = state_[parent].named;
+    s.parting = state_[parent].parting, s.named = state_[parent].named;
     done d{done::what::shared, result.row, {}};
     for (std::size_t g = 0; g != count(); ++g) {
       const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
@@ -406,14 +406,13 @@ class groups {
     std::size_t n = 0;
     for (std::size_t g = 0; g != count(); ++g) {
       std::uint32_t& first = state_[row].first[g];
-      if (group_[g].window == tokens{} || computed < group_[g].slides_at(first, slots_ahead_, ahead_)) continue;
-      std::size_t end = group_[g].first_needed(computed);
+      if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
       const std::span<const block_id> ids = table_[g].row(row);
-      if (ids.size() < end) end = ids.size();
+      const std::size_t passed = group_[g].first_needed(computed - behind_);
+      const std::size_t end = ids.size() < passed ? ids.size() : passed;
       if (first >= end) continue;
-      n += end - first;
       pass(g, row, ids.first(end));
-      first = static_cast<std::uint32_t>(end);
+      n += end - std::exchange(first, static_cast<std::uint32_t>(end));
     }
     look_ahead(row);
     return n;
@@ -490,6 +489,7 @@ class groups {
         ahead_{l.ahead},
         slots_ahead_{l.slots_ahead},
         keeps_passed_{l.keeps_passed},
+        behind_{l.kept_behind},
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
@@ -511,6 +511,9 @@ class groups {
   }
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
+  [[nodiscard]] tokens slides_at(const group& of, std::size_t first) const noexcept {
+    return of.slides_at(first, slots_ahead_, ahead_, behind_);
+  }
   /// Updates when a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
     row_state& s = state_[row];
@@ -523,7 +526,7 @@ class groups {
       s.room = min(s.room, has < max_length_ ? max(has - slots_ahead_, tokens{}) : has);
       sent = sent && table_[g].sent(row) == size;
       if (of.window == tokens{}) continue;
-      s.slides_at = min(s.slides_at, of.slides_at(s.first[g], slots_ahead_, ahead_));
+      s.slides_at = min(s.slides_at, slides_at(of, s.first[g]));
     }
     s.sent_room = sent ? s.room : tokens{};
   }
@@ -549,7 +552,7 @@ class groups {
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
     const std::size_t all = group_[g].row_blocks(slots(length));
-    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_);
+    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_ + behind_);
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
@@ -582,6 +585,7 @@ class groups {
   tokens ahead_;
   tokens slots_ahead_;
   bool keeps_passed_;
+  tokens behind_;
   tokens unit_{1};
   bool at_ends_ = false;
   Store store_;

@@ -24,6 +24,8 @@ struct grouped_limits : scheduler_limits {
   std::size_t used = Groups;               ///< Number of groups in use, the first of `layers`. At least 1.
   bool keeps_passed = false;               ///< Blocks that a window has passed are evicted in their turn, not before
                                            ///< all others: something copies them elsewhere meanwhile.
+  tokens kept_behind{};                    ///< Windows keep what the last so many computed tokens have looked at: 1, if
+                                           ///< another instance is to compute the last one anew.
 
   /// The groups in use.
   [[nodiscard]] constexpr std::span<const kv::group> groups() const noexcept { return std::span{layers}.first(used); }
@@ -81,7 +83,7 @@ class grouped_ledger {
       const std::int64_t n = least + (most - least + 1) / 2;
       std::size_t blocks = 0;
       const tokens slots = slots_of(l, tokens{n});
-      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead);
+      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead + l.kept_behind);
       if (blocks <= l.blocks) {
         least = n;
       } else {
@@ -518,7 +520,8 @@ class grouped_ledger {
             .used = l.used,
             .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1},
             .slots_ahead = l.slots_ahead,
-            .keeps_passed = l.keeps_passed};
+            .keeps_passed = l.keeps_passed,
+            .kept_behind = l.kept_behind};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");

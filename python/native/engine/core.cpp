@@ -131,6 +131,7 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
     settings_.limits.deadlines = settings_.limits.residents;
   }
   loads_ = nb::list();
+  lost_ = nb::list();
   to_zero_ = nb::none();
   settings_.tells = get<bool>(options, "tells");
   settings_.encoder_budget = ts::tokens{whole("encoder_budget")};
@@ -360,6 +361,7 @@ void core::admit(const arrival& a) {
     --unwanted_;
   } else if (r.state().life == ts::lifecycle::waiting) {
     note_loss(r);  // too little has come for its windows
+    lost_.append(nb::borrow(r.object));
   } else {
     set(r.object, names().status, r.state().preemptions == 0 ? words_.status_waiting : words_.status_preempted);
     // As a request that starts with one token to compute.

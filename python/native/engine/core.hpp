@@ -83,6 +83,8 @@ class core {
   /// The loads of the latest plan: requests with KV on its way from now on. Each is (request, ids of its blocks, how
   /// many of its tokens are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
+  /// Requests with less KV than they can go on with: they begin anew. Each is told of once.
+  [[nodiscard]] nb::list lost() { return std::exchange(lost_, nb::list()); }
   /// The KV of `n` tokens of it has come, and no more will. It goes on as soon as a place of `residents` is free,
   /// before any other request starts. It does not in a plan that is made just after another one. The blocks of a
   /// cancelled request are free then.
@@ -238,6 +240,7 @@ class core {
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object new_tokens_;
   nb::object loads_;
+  nb::list lost_;
   std::vector<std::size_t> tables_;  ///< For each of the engine's groups: how many groups here make its table.
   std::vector<bool> zeroed_;         ///< For each of the engine's groups: whether its new blocks must be zero,
   bool zeroes_ = false;              ///< and whether those of any must.

@@ -254,7 +254,8 @@ class grouped_planner final : public planner {
  private:
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
-    limits l{s.limits, {}, s.windows.size(), s.stores};
+    // A peer computes the last token of a prompt anew.
+    limits l{s.limits, {}, s.windows.size(), s.stores, ts::tokens{s.transfers ? 1 : 0}};
     for (std::size_t g = 0; g != l.used; ++g) {
       l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g], s.windows[g] == state_window, s.spare[g]};
     }

@@ -41,6 +41,8 @@ class Core:
     def loads(self) -> list[tuple[Any, tuple[list[int], ...], int]]:
         """(request, block ids by group, tokens of it that are here already) of each request with KV on its way by the
         latest plan."""
+    def lost(self) -> list[Any]:
+        """Requests that begin anew since the last call: too little KV has come for their windows."""
     def arrived(self, slot: int, tokens: int) -> None:
         """`tokens` tokens of it have come, and no more will."""
     def drain(self, slot: int) -> int | None:

@@ -72,8 +72,6 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
         ended = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
         if not params.get("do_remote_decode") or request.status not in ended:
             return False, None
-        if not any(block_ids):
-            return False, {}
         for ids in block_ids:
             assert len(ids) == -(-request.num_computed_tokens // stub.block_size)
         self.next.keep.append(request.request_id)

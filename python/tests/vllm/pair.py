@@ -48,7 +48,6 @@ class Pair:
         self.rng = random.Random(seed)
         self.engines = {}
         self.workers = workers
-        self.is_windowed = any(windows)
         self.overlapped = 0
         for name in ("P", "D"):
             made = engine(name, tessera, async_scheduling=in_flight == 2, stages=stages, **more)
@@ -73,7 +72,6 @@ class Pair:
         self.aborted: set[str] = set()
         self.preempted = 0
         self.cached = 0
-        self.kept_back = 0
 
     def add(
         self, name: str, request_id: str, prompt: Any, params: Any, transfer: Any, salt: Any = None, sees: Any = ()
@@ -130,10 +128,7 @@ class Pair:
                 if request_id == o.request_id:
                     continue
                 prompt, params, salt, mine = asked[request_id]
-                if o.kv_transfer_params is None:  # a window has passed what its last token looks at
-                    self.kept_back += 1
-                    self.add("D", request_id, prompt, params, None, salt, mine)
-                    continue
+                assert o.kv_transfer_params, "it says where its KV is"
                 if self.rng.random() < forgets:
                     forgotten.append(o.request_id)  # no peer comes, and some time later it is given up
                     continue
@@ -157,4 +152,3 @@ class Pair:
         for s, worker in self.engines.values():
             assert not s.requests and not worker.kept and not worker.pulling
             assert s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
-        assert self.is_windowed or not self.kept_back, "it says where its KV is"

@@ -94,28 +94,31 @@ def test_a_window_takes_what_it_looks_at_and_no_more() -> None:
     assert pair.got["a"] == stub.answer(prompt, stub.SamplingParams(temperature=0, max_tokens=5))
 
 
-@pytest.mark.parametrize("length", [63, 64, 65, 128])
-def test_a_chunk_that_ends_with_the_prompt(length: int) -> None:
-    """The engine that has computed it has passed the chunk that its last token looks at: the other computes it."""
-    pair = pair_of("chunks", 1)
-    pair.aborts = False
-    prompt = [5 + i % 50 for i in range(length)]
-    pair.add("P", "a", prompt, stub.SamplingParams(temperature=0, max_tokens=1), {"do_remote_decode": True})
-    ended: list[Any] = []
-    while not ended:
-        ended = pair.step("P")
-    assert (ended[0].kv_transfer_params is None) == (length % 64 == 0)
-    s, _ = pair.engines["P"]
-    assert (s.get_kv_cache_usage() == 0) == (length % 64 == 0)
+@flights
+@pytest.mark.parametrize("name", models)
+def test_all_that_the_last_token_looks_at_is_handed_over(name: str, in_flight: int) -> None:
+    """Also where the window has passed some of it, for the token behind that."""
+    for length in (63, 64, 65, 71, 72, 80, 96, 97, 128, 151, 159):
+        pair = pair_of(name, 1, in_flight=in_flight)
+        pair.aborts = False
+        prompt = [5 + i % 50 for i in range(length)]
+        pair.add("P", "a", prompt, stub.SamplingParams(temperature=0, max_tokens=1), {"do_remote_decode": True})
+        ended: list[Any] = []
+        while not ended:
+            ended = pair.step("P")
+        for ids, window in zip(ended[0].kv_transfer_params["remote_block_ids"], models[name], strict=True):
+            first = 0 if not window else (length - 1) // -window * -window if window < 0 else max(length - window, 0)
+            assert 0 not in ids[first // stub.block_size - -(-length // stub.block_size) :]
 
 
-def test_a_peer_without_the_blocks_that_are_needed() -> None:
-    """As vLLM's own scheduler hands over a chunk that it has passed: 0 stands for its blocks. They are not read."""
-    pair = pair_of("chunks", 1)
+@pytest.mark.parametrize(("name", "there"), [("chunks", [[1, 2, 3, 4], [0] * 4]), ("alone", [[0, 0, 4]])])
+def test_a_peer_without_the_blocks_that_are_needed(name: str, there: list[list[int]]) -> None:
+    """As vLLM's own scheduler hands over what it has passed: 0 stands for such blocks. They are not read."""
+    pair = pair_of(name, 1)
     pair.aborts = False
     prompt = [5 + i % 50 for i in range(64)]
     params: dict[str, Any] = {"do_remote_prefill": True, "remote_engine_id": "P", "remote_request_id": "a at P"}
-    params["remote_block_ids"] = [[1, 2, 3, 4], [0] * 4]
+    params["remote_block_ids"] = there
     pair.add("D", "a", prompt, stub.SamplingParams(temperature=0, max_tokens=5), params)
     s, _ = pair.engines["D"]
     plan = s.schedule()

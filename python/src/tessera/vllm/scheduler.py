@@ -358,6 +358,8 @@ class Scheduler(Grammars, Drafts):
         """Requests that start, for the runner: those that it does not know. The second runner is told of resumed ones
         as well."""
         new = []
+        if self.transfers is not None:
+            self.transfers.lost(self.core.lost())
         for request, block_ids, first, is_known, length in fresh:
             here, external = first, 0
             has_come = False

@@ -212,16 +212,14 @@ class Transfers:
         ]
         return [blocks - first // self.block_size for first in firsts]
 
-    def _lacks(self, blocks: Blocks, tokens: int) -> bool:
-        """Whether a block is missing among the last ones that are needed to compute the last token anew. The engine
-        that has computed it may have passed them."""
-        return any(0 in of_group[-n:] for of_group, n in zip(blocks, self._needed(tokens), strict=True))
-
     def _is_cut(self, request: Any) -> bool:
-        """Whether its peer says that it lacks blocks."""
+        """Whether its peer says that it lacks a block that the last token of the prompt looks at: vLLM's own scheduler may
+        have passed it."""
         there = (request.kv_transfer_params or {}).get("remote_block_ids")
-        is_by_group = isinstance(there, Sequence) and len(there) == len(self.windows) > 1
-        return is_by_group and all(map(bool, there)) and self._lacks(there, request.num_prompt_tokens)
+        if not isinstance(there, Sequence) or len(there) != len(self.windows):
+            return False
+        needed = self._needed(request.num_prompt_tokens)
+        return any(isinstance(ids, Sequence) and 0 in ids[-n:] for ids, n in zip(there, needed, strict=True))
 
     def _has_blocks(self, request: Any, block_ids: Blocks, here: int, external: int) -> None:
         if not self.concerns(request):
@@ -265,13 +263,11 @@ class Transfers:
         request.num_computed_tokens = computed
         if self.of_all:
             request.update_block_hashes()
-        held = self._first(self.core.blocks_of(slot), computed)
-        is_cut = not self.of_all and self._lacks(held, computed)
-        keep, params = self._notify_end(request, [[] for _ in held] if is_cut else held)
+        keep, params = self._notify_end(request, self._first(self.core.blocks_of(slot), computed))
         self._forget(request.request_id)
-        if not keep or is_cut:
+        if not keep:
             self.core.let_go(slot)
-            return None if is_cut else params
+            return params
         ticket = self.core.drain(slot)
         if ticket is None:
             logger.error("tessera has no room to keep the KV of request %s for its peer", request.request_id)
