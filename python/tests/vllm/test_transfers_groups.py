@@ -147,7 +147,7 @@ def test_offloading_beside_vllm(name: str) -> None:
         runs = [Served(t, "OffloadingConnector", {"cpu_bytes_to_use": size}, 3, **more) for t in (None, {})]
         assert runs[0].got == runs[1].got
         assert runs[0].reasons == runs[1].reasons
-        assert runs[1].external > 0.75 * runs[0].external > 0
+        assert runs[1].external > 0.5 * runs[0].external > 0
 
 
 @pytest.mark.parametrize("stages", [2, 3])

@@ -213,8 +213,8 @@ class Transfers:
         return [blocks - first // self.block_size for first in firsts]
 
     def _is_cut(self, request: Any) -> bool:
-        """Whether its peer says that it lacks a block that the last token of the prompt looks at: vLLM's own scheduler may
-        have passed it."""
+        """Whether its peer says that it lacks a block that the last token of the prompt looks at. Under vLLM's own
+        scheduler it may have passed one."""
         there = (request.kv_transfer_params or {}).get("remote_block_ids")
         if not isinstance(there, Sequence) or len(there) != len(self.windows):
             return False
