@@ -155,6 +155,7 @@
 #include <tessera/partition/range_refiner.hpp>
 #include <tessera/partition/stage_program.hpp>
 #include <tessera/pipeline/admission.hpp>
+#include <tessera/pipeline/block_reads.hpp>
 #include <tessera/pipeline/config.hpp>
 #include <tessera/pipeline/counters.hpp>
 #include <tessera/pipeline/deadlines.hpp>

@@ -42,7 +42,9 @@ NB_MODULE(_vllm, m) {
       .def("take_drafts", &core::take_drafts, nb::arg("slot_of"), nb::arg("req_ids"), nb::arg("guesses"),
            "Drafts for the next step, where they are known before it is planned.")
       .def("loads", &core::loads,
-           "KV that is on its way by the latest plan: (request, block ids, number of them that are here).")
+           "KV that is on its way by the latest plan: (request, block ids by group, tokens that are here).")
+      .def("lost", &core::lost,
+           "Requests that begin anew since the last call: too little KV has come for their windows.")
       .def("arrived", &core::arrived, nb::arg("slot"), nb::arg("tokens"),
            "KV of its first `tokens` tokens has come, and no more will.")
       .def("drain", &core::drain, nb::arg("slot"), "It has ended, and its blocks stay held: by this ticket, or not.")
@@ -72,8 +74,10 @@ NB_MODULE(_vllm, m) {
       .def("computed", &core::computed, nb::arg("slot"),
            "Tokens of a request that have KV once the steps under way have been run.")
       .def("residents", &core::residents, "The requests that hold blocks, in the order of their turns.")
-      .def("names_of", &core::names_of, nb::arg("slot"), "What the full blocks of a request are found by.")
-      .def("blocks_of", &core::blocks_of, nb::arg("slot"), "Blocks that a request holds.")
+      .def("names_of", &core::names_of, nb::arg("slot"), nb::arg("group"),
+           "What the full blocks of a request in a group are found by.")
+      .def("blocks_of", &core::blocks_of, nb::arg("slot"),
+           "For each group the blocks that a request holds, as the runner has them.")
       .def("write_tokens", nb::overload_cast<std::uint32_t>(&core::write_tokens), nb::arg("slot"),
            "Brings a request's lists of tokens up to date.")
       .def("close", &core::close, "Ends everything.");

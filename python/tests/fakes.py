@@ -68,6 +68,7 @@ class Engine:
             "tables": [],
             "zeroed": [],
             "transfers": False,
+            "stores": False,
             "tells": False,
             "encoder_budget": 0,
             "encoder_cache": 0,

@@ -59,12 +59,14 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
   l.plans_in_flight = with.plans_in_flight;
   l.plans_apart = with.plans_apart;
   l.deadlines = 4;
+  l.keeps_passed = below(4) == 0;
+  l.kept_behind = of(below(3) / 2);
   typename world_type::scheduler_type::config c{};
   if constexpr (requires { c.order.quantum; }) c.order.quantum = 5_tok;
   if (below(4) == 0) c.reserve = reservation::whole_sequence;
   c.remember_refusals = with.remembers;
+  std::deque<request_type> requests;  // they outlive the world if it throws
   world_type w{l, c, t};
-  std::deque<request_type> requests;
 
   const auto submit = [&] {
     request_type& r = requests.emplace_back();
@@ -89,6 +91,10 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
     r.hash(l.layers);
     const status s = w.submit(r);
     must(s == status::accepted || s == status::queue_full || s == status::never_fits, "a request that is well formed");
+    if (s == status::accepted && below(3) == 0) {
+      const std::size_t n = below(r.text.size());
+      w.announce(r, n, below(2) == 0, below(8));
+    }
   };
   for (int i = 0; i != with.operations; ++i) {
     if constexpr (requires { below.done(); }) {
@@ -96,7 +102,7 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
     }
     const auto live = w.live();
     request_type* const any = live.empty() ? nullptr : live[below(live.size())];
-    switch (below(20)) {
+    switch (below(22)) {
       case 0:
       case 1:
       case 2: submit(); break;
@@ -125,7 +131,7 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
         if (below(6) == 0) w.forget_prefixes();
         break;
       case 8:
-        if (any != nullptr && below(3) == 0) w.evacuate_and_adopt(*any);
+        if (any != nullptr && below(3) == 0) w.evacuate_and_adopt(*any, below(3) != 0);
         break;
       case 9:
         if (any != nullptr && below(6) == 0) w.drain(*any, below(6));
@@ -140,6 +146,14 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
       case 12:
         if (any != nullptr && below(3) == 0) w.finish(*any);
         break;
+      case 13: {
+        if (any == nullptr || any->state().life != lifecycle::waiting) break;
+        const std::size_t n = below(any->text.size());
+        const bool loads = below(2) == 0;
+        w.announce(*any, n, loads, below(8));
+        break;
+      }
+      case 14: w.arrive(below(3) == 0 ? below(20) : 0); break;
       default:
         if (w.in_flight() == l.plans_in_flight || (w.in_flight() != 0 && below(3) == 0)) {
           w.commit(below);
@@ -153,6 +167,7 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
   // With an engine that only ever goes on, everything ends.
   for (int i = 0; i != 8; ++i) w.drained();
   while (w.in_flight() != 0) w.commit(below);
+  for (int i = 0; i != 8; ++i) w.arrive(0);
   for (request_type* r : w.live()) {
     if (r->state().parked) {
       w.park_or_ready(*r, 0, false);
@@ -165,7 +180,9 @@ std::uint64_t play(const setting<Groups>& with, Below& below, Extra* extra, tota
   while (!w.scheduler().idle()) {
     must(left-- != 0, "everything ends");
     w.plan({.max_batch = 4, .token_budget = 40_tok}, false);
-    if (w.in_flight() == l.plans_in_flight) w.commit(below);
+    // KV arrives when no plan is open.
+    while (w.in_flight() == l.plans_in_flight || (w.in_flight() != 0 && w.is_loading())) w.commit(below);
+    w.arrive(0);
   }
   while (w.in_flight() != 0) w.commit(below);
   must(w.scheduler().device_blocks_held() == blocks{}, "all blocks come back");

@@ -9,15 +9,14 @@
 /// - two rows that have one block,
 /// - a prefix that a group cannot serve,
 /// - a draft that was not taken back,
-/// - a copy that is missing.
+/// - a copy that is missing,
+/// - KV from elsewhere that is not what a group needs, or is written to blocks that a plan in flight reads.
 ///
 /// Plans are run when they are settled, the oldest first. So plans that were made meanwhile build on results that are
 /// not known yet. It also checks which row has which block, what windows may hold, and that everything ends.
 
 #include <tessera/core/owned_storage.hpp>
 #include <tessera/gate/backfill.hpp>
-#include <tessera/kv/hash_chain.hpp>
-#include <tessera/order/round_robin.hpp>
 #include <tessera/pipeline/grouped_ledger.hpp>
 #include <tessera/pipeline/iteration_scheduler.hpp>
 #include <tessera/preempt/recompute.hpp>
@@ -31,67 +30,11 @@
 #include <utility>
 #include <vector>
 
+#include "property/groups_request.hpp"
 #include "support/must.hpp"
 
 namespace tessera_test {
 namespace grouped {
-
-using namespace tessera;
-using namespace tessera::literals;
-
-inline std::size_t count(tokens n) { return static_cast<std::size_t>(n.count()); }
-inline tokens of(std::size_t n) { return tokens{static_cast<std::int64_t>(n)}; }
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) { return kv::detail::scramble(a * 31 + b + 7); }
-
-/// A request with a text that depends on its number, and where it is on the device.
-template <std::size_t Groups>
-struct text_request : request_hook_for<order::round_robin> {
-  std::uint64_t id = 0;
-  std::size_t output = 1;
-  std::vector<std::int32_t> text;       ///< As far as the engine has come.
-  std::vector<std::uint64_t> contents;  ///< Contents of the KV of each token, and of the state after it.
-  std::array<std::vector<std::uint64_t>, Groups> hashes;
-
-  // Where it is on the device.
-  std::size_t computed = 0;
-  std::uint64_t epoch = 0;  ///< How often prefixes had been forgotten when it started.
-  bool is_fork = false;     ///< No plan with it was run yet.
-  bool ended_there = false;
-
-  [[nodiscard]] std::array<std::span<const std::uint64_t>, Groups> prefix_hashes() const noexcept {
-    std::array<std::span<const std::uint64_t>, Groups> all;
-    for (std::size_t g = 0; g != Groups; ++g) all[g] = hashes[g];
-    return all;
-  }
-  void append(std::int32_t token) {
-    contents.push_back(mix(contents.empty() ? 1 : contents.back(), static_cast<std::uint64_t>(token)));
-    text.push_back(token);
-  }
-  void hash(const std::array<kv::group, Groups>& layers) {
-    for (std::size_t g = 0; g != Groups; ++g) {
-      hashes[g].resize(text.size() / count(layers[g].block_size));
-      kv::hash_chain(text, count(layers[g].block_size), hashes[g]);
-    }
-  }
-  // A slot holds a token's content, and in its low bits the epoch of the request that computed it.
-  static constexpr std::uint64_t epochs = 0xffff;
-  [[nodiscard]] std::uint64_t written(std::size_t position) const { return (contents[position] & ~epochs) | epoch; }
-  [[nodiscard]] bool may_read(std::uint64_t kv, std::size_t position) const {
-    return ((kv ^ contents[position]) & ~epochs) == 0 && (kv & epochs) >= epoch;
-  }
-};
-
-/// What has come about.
-struct totals {
-  std::size_t hits = 0;
-  std::size_t preempted = 0;
-  std::size_t forks = 0;
-  std::size_t refused_drafts = 0;
-  std::size_t accepted_drafts = 0;
-  std::size_t finished = 0;
-  std::size_t void_entries = 0;
-  std::size_t late = 0;
-};
 
 /// Sees to it, whenever it is asked, that what residents hold for themselves is counted right.
 template <std::size_t Groups>
@@ -143,6 +86,10 @@ class world {
       note(static_cast<std::uint64_t>(l.what));
       if (l.what == deadline_of::draining) {
         std::erase_if(draining_, [&](const auto& d) { return d.first == l.ticket; });
+      } else if (l.what == deadline_of::loading) {
+        std::erase_if(jobs_, [&](const job& j) { return j.request == l.request; });
+        l.request->announced = 0;
+        l.request->has_come = l.request->state().life != lifecycle::waiting;
       } else if (l.request->state().life == lifecycle::failed || l.request->state().ends_as == lifecycle::failed) {
         l.request->ended_there = true;
       }
@@ -150,6 +97,9 @@ class world {
     flight f{.plan = p, .entries = {}, .copies = {p.copies.begin(), p.copies.end()}};
     for (std::size_t i = 0; i != p.size(); ++i) {
       entry e{.of = p[i], .blocks = {}, .first = {}, .epoch = epoch_};
+      for (const fetch_type& t : p.fetch) {
+        if (t.request == p[i].request) e.epoch = std::min(e.epoch, t.request->kv_epoch), e.has_kv = true;
+      }
       for (std::size_t g = 0; g != Groups; ++g) {
         const auto& t = p.tables[g].tables;
         const auto begin = t.indices.begin() + t.indptr[i];
@@ -172,7 +122,8 @@ class world {
     must(!counted_wrong_, "blocks that nobody shares are counted right");
     must(p.swap_out.empty(), "nothing is swapped out");
     must(p.swap_in.empty(), "nor in");
-    must(p.fetch.empty(), "nothing comes from elsewhere");
+    check_lists(p.fetch);
+    check_lists(p.load);
     check();
     if (abandoned) {
       scheduler_.abandon(p);
@@ -188,9 +139,30 @@ class world {
         for (const std::int32_t id : ids) note(static_cast<std::uint64_t>(id));
       }
     }
-    for (const auto& v : p.preempted) note(v.request->id);
+    for (const auto& v : p.preempted) note(v.request->id), v.request->has_come = false;
     totals_.preempted += p.preempted.size();
+    for (const fetch_type& t : p.fetch) f.fetches.push_back(list_of(t));
+    for (const fetch_type& t : p.load) {
+      note(t.request->id * 1000 + t.first * 10 + t.group);
+      if (t.group == 0) jobs_.push_back({t.request, p.load_after, false, {}});
+      jobs_.back().lists.push_back(list_of(t));
+      t.request->load_epoch = t.request->kv_epoch;
+    }
+    for (entry& e : f.entries) {
+      request_type& r = *e.of.request;
+      if (e.of.origin != entry_origin::going_on) r.announced = 0, ++r.starts;
+      e.has_come = std::exchange(r.has_come, false);
+      e.load_epoch = r.load_epoch;
+      e.start = r.starts;
+    }
+    for (list& l : f.fetches) l.start = l.of.request->starts;
+    for (const job& j : jobs_) {
+      if (j.request->announced != 0) j.request->announced = 0, ++j.request->starts;
+    }
+    note(p.load_after != 0 ? 1 : 0);
+    note(p.fetch_after != 0 ? 1 : 0);
     flights_.push_back(f);
+    land();
   }
 
   /// Runs the oldest plan and settles it. `draw(n)`: a number below `n`.
@@ -201,11 +173,22 @@ class world {
     for (const kv::block_copy& c : f.copies) {
       for (std::size_t i = 0; i != widest_; ++i) device_[c.to * widest_ + i] = device_[c.from * widest_ + i];
     }
+    for (const list& l : f.fetches) {
+      request_type& r = *l.of.request;
+      if (l.of.group == 0) {
+        const bool comes = draw(5) != 0;
+        ++(comes ? totals_.fetched : totals_.spoilt);
+        if (!comes) r.void_starts = l.start;
+        fetched_ = comes ? l.announced : 0;
+      }
+      write(l, fetched_);
+    }
     std::vector<outcome> outcomes;
     for (const entry& e : f.entries) outcomes.push_back(run(e, draw));
     scheduler_.commit(f.plan, outcomes, now_);
     left_rows_.clear();
     now_ += 1_s;
+    land();
     check();
     if (flights_.empty()) check_windows();
   }
@@ -229,22 +212,52 @@ class world {
   }
   void preempt(request_type& r) {
     note(static_cast<std::uint64_t>(scheduler_.preempt(r)));
+    if (r.state().life == lifecycle::waiting) r.has_come = false;
     check();
   }
-  /// Another instance would begin anew, too.
-  void evacuate_and_adopt(request_type& r) {
+  /// The KV of its first `n` tokens is elsewhere. It comes with the plan that starts it, or is `loading` for at most so
+  /// many `steps`; 0: for as long as it takes.
+  void announce(request_type& r, std::size_t n, bool loads, std::size_t steps) {
+    const time_point until = steps == 0 ? time_point::never() : now_ + duration{static_cast<double>(steps)};
+    const status s = loads ? scheduler_.loading(r, of(n), until) : scheduler_.fetching(r, of(n));
+    note(static_cast<std::uint64_t>(s));
+    if (s == status::ok) r.announced = n, r.kv_epoch = epoch_;
+    check();
+  }
+  /// KV on its way has come: all of it if `spared` is 0, or some tokens less.
+  void arrive(std::size_t spared) {
+    if (scheduler_.can_abandon()) return;
+    const auto landed = std::find_if(jobs_.begin(), jobs_.end(), [](const job& j) { return j.has_landed; });
+    if (landed == jobs_.end()) return;
+    const job j = *landed;
+    jobs_.erase(landed);
+    request_type& r = *j.request;
+    const std::size_t all = j.lists.front().announced;
+    const std::size_t n = all - std::min(spared, all);
+    for (const list& l : j.lists) write(l, n);
+    must(scheduler_.arrived(r, of(all + 1)) == status::invalid, "no more comes than was announced");
+    must(scheduler_.arrived(r, of(n)) == status::ok, "what was on its way comes");
+    const bool waits = r.state().life == lifecycle::waiting;
+    r.has_come = !waits;
+    must(!waits || n != all, "who has all its KV goes on");
+    if (is_live(r.state().life)) ++(n == all ? totals_.loaded : waits ? totals_.lost : totals_.partly);
+    check();
+  }
+  [[nodiscard]] bool is_loading() const { return !jobs_.empty(); }
+  /// With its KV, or without.
+  void evacuate_and_adopt(request_type& r, bool keeps_kv) {
     const std::uint32_t row = r.state().row;
     const bool leaves_row = scheduler_.can_abandon() && row != no_index;
     if (scheduler_.evacuate(r) != status::ok) return;
     if (leaves_row) left_rows_.push_back(row);
     r.is_fork = false;
     check();
-    const auto p = r.progress();
-    must(p.computed == 0_tok, "who is evacuated keeps no KV");
-    auto wrong = p;
-    wrong.computed = 1_tok;
-    if (p.length > 1_tok) must(scheduler_.adopt(r, wrong) == status::invalid, "KV does not come from elsewhere");
-    const status s = scheduler_.adopt(r);
+    auto p = r.progress();
+    must(p.computed < p.length, "something is left to compute");
+    r.kv_epoch = epoch_;  // as KV of another instance, of which nothing was forgotten here
+    if (!keeps_kv) p.computed = {};
+    r.announced = count(p.computed);
+    const status s = scheduler_.adopt(r, p);
     must((s == status::accepted || s == status::queue_full), "who was here fits here");
     if (s != status::accepted) r.ended_there = true;
     check();
@@ -314,12 +327,69 @@ class world {
     std::array<std::vector<std::int32_t>, Groups> blocks;
     std::array<std::size_t, Groups> first;
     std::uint64_t epoch;
+    bool has_kv = false;    ///< That comes with the plan,
+    bool has_come = false;  ///< or has come since the request began to load, in this epoch.
+    std::uint64_t load_epoch = 0;
+    std::size_t start = 0;
   };
+  using fetch_type = kv_fetch<request_type>;
+  struct list {
+    fetch_type of;
+    std::vector<kv::block_id> ids;
+    std::size_t announced;
+    std::uint64_t epoch;
+    std::size_t start = 0;
+  };
+  static list list_of(const fetch_type& t) {
+    return {t, {t.device.begin(), t.device.end()}, t.request->announced, t.request->kv_epoch};
+  }
   struct flight {
     plan_type plan;
     std::vector<entry> entries;
     std::vector<kv::block_copy> copies;
+    std::vector<list> fetches = {};
   };
+  /// KV on its way to a request.
+  struct job {
+    request_type* request;
+    std::uint64_t after;  ///< The last plan that reads its blocks.
+    bool has_landed;
+    std::vector<list> lists;
+  };
+
+  /// Each request with KV from elsewhere has a list for each group, of the blocks that its next token looks at.
+  void check_lists(std::span<const fetch_type> all) const {
+    must(all.size() % Groups == 0, "a list for each group");
+    for (std::size_t i = 0; i != all.size(); ++i) {
+      const fetch_type& t = all[i];
+      must(t.group == i % Groups && t.request == all[i - t.group].request, "group by group");
+      const kv::group& layers = limits_.layers[t.group];
+      const std::size_t end = (t.request->announced + count(layers.block_size) - 1) / count(layers.block_size);
+      must(t.first + t.device.size() == end, "up to what was announced");
+      const std::size_t needed = kv::detail::needed_from(layers, of(t.request->announced));
+      must(t.first >= needed, "no more than is needed");
+      const std::size_t found = t.request->state().shared_blocks * count(limits_.layers[0].block_size);
+      must(t.first == std::max(needed, found / count(layers.block_size)), "all that is not here");
+    }
+  }
+  /// KV of all its tokens is written; that of the first `n` is right.
+  void write(const list& l, std::size_t n) {
+    const kv::group& layers = limits_.layers[l.of.group];
+    const std::size_t b = count(layers.block_size);
+    for (std::size_t p = l.of.first * b; p < l.announced; ++p) {
+      const std::size_t id = l.ids[p / b - l.of.first];
+      device_[id * widest_ + (layers.is_recurrent() ? 0 : p % b)] =
+          p < n ? l.of.request->written(p, l.epoch) : ~std::uint64_t{0};
+    }
+  }
+  /// KV is written as early as can be.
+  void land() {
+    for (job& j : jobs_) {
+      if (j.has_landed || (!flights_.empty() && flights_.front().plan.id <= j.after)) continue;
+      j.has_landed = true;
+      for (const list& l : j.lists) write(l, l.announced);
+    }
+  }
 
   [[nodiscard]] std::uint64_t& slot(const entry& e, std::size_t g, std::size_t position) {
     const std::size_t b = count(limits_.layers[g].block_size);
@@ -352,11 +422,20 @@ class world {
       ++totals_.void_entries;
       return {};
     }
+    if (e.start <= r.void_starts) {
+      for (std::size_t p = count(e.of.first); p != count(e.of.first + e.of.count + e.of.lookahead); ++p) {
+        for (std::size_t g = 0; g != Groups; ++g) slot(e, g, p) = ~std::uint64_t{0};
+      }
+      outcome o;
+      o.spoilt = true;
+      return o;
+    }
     // A fork goes on where its parent was.
-    if (e.of.origin == entry_origin::resumed || (e.of.origin == entry_origin::started && !r.is_fork)) {
+    const bool starts = e.of.origin == entry_origin::resumed || (e.of.origin == entry_origin::started && !r.is_fork);
+    if (starts || e.has_come) {
       r.computed = count(e.of.first);
-      r.epoch = e.epoch;
-      totals_.hits += r.computed != 0 ? 1U : 0U;
+      r.epoch = e.has_come ? std::min(e.epoch, e.load_epoch) : e.epoch;
+      totals_.hits += r.computed != 0 && !e.has_kv && !e.has_come ? 1U : 0U;
     }
     r.is_fork = false;
     const std::size_t first = r.computed;
@@ -445,7 +524,8 @@ class world {
       for (std::size_t g = 0; g != Groups; ++g) {
         const kv::group& layers = limits_.layers[g];
         const std::size_t held = scheduler_.tables().blocks_of(g, r->state().row).size();
-        if (layers.window != 0_tok) must(held <= layers.most_blocks(r->state().length), "a window holds what it spans");
+        const std::size_t most = layers.most_blocks(r->state().length, limits_.kept_behind);
+        if (layers.window != 0_tok) must(held <= most, "a window holds what it spans");
       }
     }
   }
@@ -468,6 +548,8 @@ class world {
   std::deque<flight> flights_;
   std::vector<std::uint32_t> left_rows_;  ///< Until no plan is open.
   std::deque<std::pair<std::uint64_t, std::uint32_t>> draining_;
+  std::deque<job> jobs_;
+  std::size_t fetched_ = 0;  ///< Tokens of the present fetch that come.
   std::uint64_t epoch_ = 0;
   std::uint64_t digest_ = 0;
   time_point now_{};

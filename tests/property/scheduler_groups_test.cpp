@@ -43,7 +43,7 @@ std::uint64_t one_run(std::uint32_t seed, bool with_abandoned, bool remembers, t
 template <class Order, class Gate = gate::in_line>
 void many_runs() {
   totals t;
-  const std::uint32_t seeds = tessera_test::is_slow ? 30 : 150;
+  const std::uint32_t seeds = tessera_test::is_slow ? 50 : 500;
   for (std::uint32_t seed = 0; seed != seeds; ++seed) {
     INFO("seed " << seed);
     totals again;
@@ -59,6 +59,11 @@ void many_runs() {
   CHECK(t.finished > seeds);
   CHECK(t.void_entries > seeds / 4);
   CHECK(t.late > seeds / 4);
+  CHECK(t.loaded > seeds / 8);
+  CHECK((t.partly > 0 || tessera_test::is_slow));
+  CHECK(t.lost > 0);
+  CHECK(t.fetched > seeds / 4);
+  CHECK(t.spoilt > 0);
 }
 
 }  // namespace

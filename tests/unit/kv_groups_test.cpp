@@ -179,6 +179,27 @@ TEST_CASE("groups: a hit is what all groups can serve", "[kv]") {
     c.kv.begin();
     c.kv.close(row);
   }
+  SECTION("where KV behind it comes from elsewhere, with the blocks that are needed behind that") {
+    const std::uint32_t row = c.kv.open();
+    c.kv.share(row, spans, 32_tok, 39_tok);
+    CHECK(c.kv.held(row) == 8 + 1 + 0);
+    CHECK(c.kv.first_block(1, row) == 7);
+    CHECK(c.kv.first_block(2, row) == 4);
+    REQUIRE(c.kv.grow(row, 39_tok) == status::ok);
+    CHECK(c.kv.held(row) == 10 + 3 + 1);
+    CHECK_FALSE(c.kv.can_go_back(row, 32_tok));
+    c.kv.roll_back(0);
+    c.kv.begin();
+    // Behind all that is known, a window takes nothing of it.
+    const std::uint32_t far = c.kv.open();
+    c.kv.share(far, spans, 40_tok, 90_tok);
+    CHECK(c.kv.held(far) == 10);
+    CHECK(c.kv.first_block(1, far) == 20);
+    REQUIRE(c.kv.grow(far, 91_tok) == status::ok);
+    CHECK(c.kv.held(far) == 23 + 3 + 1);
+    c.kv.begin();
+    c.kv.close(far);
+  }
   SECTION("what one has lost ends it, for all") {
     // What was behind windows is the coldest, and is not looked at if the whole is found.
     const std::uint32_t greedy = c.kv.open();

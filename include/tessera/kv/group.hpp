@@ -74,6 +74,17 @@ struct group {
     const tokens end = block_size * (std::int64_t{1} + static_cast<std::int64_t>(i));
     return in_chunks ? window * blocks_for(end, window).count() : end + window - tokens{1};
   }
+  /// The number of computed tokens at which block `i` is given back: no token needs it, and another one is needed at
+  /// the end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A state is too
+  /// large to be kept so long. Rows have room for `slots_ahead` more tokens, and grow by `ahead` before. The last
+  /// `behind` computed tokens count as if they were not. Requires: there is a window.
+  [[nodiscard]] constexpr tokens slides_at(std::size_t i, tokens slots_ahead, tokens ahead,
+                                           tokens behind) const noexcept {
+    const tokens passed = passes_at(i) + behind;
+    if (is_recurrent()) return passed;
+    const tokens full = block_size * blocks_for(passed + slots_ahead, block_size).count();
+    return max(passed, full - slots_ahead - ahead);
+  }
 };
 
 }  // namespace kv

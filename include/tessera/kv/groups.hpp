@@ -63,6 +63,8 @@ class groups {
     std::size_t used = Groups;           ///< Number of groups in use, the first of `layers`. At least 1.
     tokens ahead{};                      ///< Tokens by which rows grow before `slide` is called for earlier ones.
     tokens slots_ahead{};                ///< Rows have room for as many more tokens, up to `max_length`.
+    bool keeps_passed = false;           ///< What a window has passed is evicted in its turn, not before all others.
+    tokens kept_behind{};                ///< Windows keep what the last so many computed tokens have looked at.
   };
 
   /// Bytes that an object with these limits takes from its arena, alignment included.
@@ -125,6 +127,14 @@ class groups {
   [[nodiscard]] tokens step_end(std::uint32_t row, tokens first, tokens end, tokens length) const noexcept {
     return at_ends_ ? detail::step_end(unit_, state_[row].parting, first, end, length) : end;
   }
+  /// Whether a row that has more can continue after its first `n` tokens: windows hold what that needs, and there is no
+  /// state. O(Groups). Requires: the row is in use.
+  [[nodiscard]] bool can_go_back(std::uint32_t row, tokens n) const noexcept {
+    for (std::size_t g = 0; g != count(); ++g) {
+      if (group_[g].is_recurrent() || group_[g].first_needed(n) < state_[row].first[g]) return false;
+    }
+    return true;
+  }
   /// The number of computed tokens at which `slide` gives a block back. O(1). Requires: the row is in use.
   [[nodiscard]] tokens slides_at(std::uint32_t row) const noexcept { return state_[row].slides_at; }
 
@@ -138,7 +148,7 @@ class groups {
   /// Blocks that a sequence of `length` tokens needs at once, at least. A window needs as many as it spans. O(Groups).
   [[nodiscard]] std::size_t needs(tokens length) const noexcept {
     std::size_t n = 0;
-    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_);
+    for (const group& g : layers()) n += g.most_blocks(slots(length), slots_ahead_ + behind_);
     return n;
   }
   /// Blocks that a row needs, in addition to those it holds, to become `length` tokens long, if windows give back what
@@ -218,16 +228,18 @@ class groups {
     return row;
   }
 
-  /// Takes the blocks that are needed to continue after the first `n` tokens of a prefix. Requires: the row is empty,
-  /// and `n` is the result of `match`, with no call since (asserted). O(blocks of the prefix).
-  void share(std::uint32_t row, const hash_spans& hashes, tokens n) noexcept {
+  /// Takes the blocks that are needed to continue after the first `n` tokens of a prefix. If `upto` is
+  /// more than `n`, the KV of so many tokens comes from elsewhere: windows take what is needed to continue after these.
+  /// Requires: the row is empty, and `n` is the result of `match`, with no call since (asserted). O(blocks of the
+  /// prefix).
+  void share(std::uint32_t row, const hash_spans& hashes, tokens n, tokens upto = {}) noexcept {
     TESSERA_ASSERT(n % unit_ == tokens{} && held(row) == 0 && !journal_.full(), "a prefix for a row that is empty");
     done d{done::what::shared, row, {}};
     for (std::size_t g = 0; g != count(); ++g) {
       const auto end = static_cast<std::size_t>(n / group_[g].block_size);
-      const std::size_t first = detail::needed_from(group_[g], n);
-      const std::span<block_id> ids = table_[g].extend(row, end);
-      for (std::size_t i = 0; i != end; ++i) {
+      const std::size_t first = detail::needed_from(group_[g], max(n, upto));
+      const std::span<block_id> ids = table_[g].extend(row, first > end ? first : end);
+      for (std::size_t i = 0; i != ids.size(); ++i) {
         ids[i] = no_index;
         if (i < first) continue;
         const hash_type h = named_in(g, hashes[g][i]);
@@ -235,12 +247,10 @@ class groups {
         TESSERA_ASSERT(found == 1, "a prefix that was not matched");
         static_cast<void>(found);
       }
-      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
-      TESSERA_ASSERT(shared == status::ok, "a matched block can be shared");
-      static_cast<void>(shared);
+      ensure(store_.share(std::span<const block_id>{ids}.subspan(first)));
       state_[row].first[g] = static_cast<std::uint32_t>(first);
-      state_[row].published[g] = static_cast<std::uint32_t>(end);
-      d.blocks[g] = static_cast<std::uint32_t>(end - first);
+      state_[row].published[g] = static_cast<std::uint32_t>(ids.size());
+      d.blocks[g] = static_cast<std::uint32_t>(ids.size() - first);
     }
     look_ahead(row);
     journal_.push_back(d);
@@ -257,8 +267,7 @@ class groups {
     if (result.row == no_index) return {};
     if (journal_.full()) return roll_back(before), forked{};
     row_state& s = state_[result.row];
-    s.parting = state_[parent].parting;
-    s.named = state_[parent].named;
+    s.parting = state_[parent].parting, s.named = state_[parent].named;
     done d{done::what::shared, result.row, {}};
     for (std::size_t g = 0; g != count(); ++g) {
       const auto full = static_cast<std::size_t>(computed / group_[g].block_size);
@@ -267,9 +276,7 @@ class groups {
       const std::uint32_t first = state_[parent].first[g];
       TESSERA_ASSERT(first <= full && full <= theirs.size(), "a parent with KV for these tokens");
       for (std::size_t i = 0; i != full; ++i) ids[i] = theirs[i];
-      const status shared = store_.share(std::span<const block_id>{ids}.subspan(first));
-      TESSERA_ASSERT(shared == status::ok, "a row's blocks are in use");
-      static_cast<void>(shared);
+      ensure(store_.share(std::span<const block_id>{ids}.subspan(first)));
       const std::uint32_t published = state_[parent].published[g];
       s.first[g] = first;
       s.published[g] = published < full ? published : static_cast<std::uint32_t>(full);
@@ -400,13 +407,12 @@ class groups {
     for (std::size_t g = 0; g != count(); ++g) {
       std::uint32_t& first = state_[row].first[g];
       if (group_[g].window == tokens{} || computed < slides_at(group_[g], first)) continue;
-      std::size_t end = group_[g].first_needed(computed);
       const std::span<const block_id> ids = table_[g].row(row);
-      if (ids.size() < end) end = ids.size();
+      const std::size_t passed = group_[g].first_needed(computed - behind_);
+      const std::size_t end = ids.size() < passed ? ids.size() : passed;
       if (first >= end) continue;
-      n += end - first;
       pass(g, row, ids.first(end));
-      first = static_cast<std::uint32_t>(end);
+      n += end - std::exchange(first, static_cast<std::uint32_t>(end));
     }
     look_ahead(row);
     return n;
@@ -423,9 +429,7 @@ class groups {
       const std::size_t keep = group_[g].row_blocks(slots(length));
       TESSERA_ASSERT(keep >= state_[row].first[g], "a row that has slid beyond what it is to keep");
       if (ids.size() <= keep) continue;
-      const status released = store_.release(ids.subspan(keep));
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
+      ensure(store_.release(ids.subspan(keep)));
       n += ids.size() - keep;
       table_[g].truncate(row, keep);
     }
@@ -484,6 +488,8 @@ class groups {
         max_length_{l.max_length},
         ahead_{l.ahead},
         slots_ahead_{l.slots_ahead},
+        keeps_passed_{l.keeps_passed},
+        behind_{l.kept_behind},
         store_{memory, store_limits(l)},
         table_{{{memory, table_limits(l, G)}...}},
         state_{memory.take<row_state>(l.rows)},
@@ -499,16 +505,14 @@ class groups {
     if (full_ == count()) full_ = Groups;
   }
 
+  static void ensure(status done) noexcept {
+    TESSERA_ASSERT(done == status::ok, "a row's blocks are in use, and matched ones are there");
+    static_cast<void>(done);
+  }
   [[nodiscard]] std::span<const group> layers() const noexcept { return std::span{group_}.first(count()); }
   [[nodiscard]] std::span<block_table> tables() noexcept { return std::span{table_}.first(count()); }
-  /// The number of computed tokens at which a window gives its first block back: it has passed that block, and needs
-  /// another at its end. So the number of blocks is the same in each step, and tables of a batch need not be moved. A
-  /// state is too large to be kept so long.
-  [[nodiscard]] tokens slides_at(const group& of, std::uint32_t first) const noexcept {
-    const tokens passed = of.passes_at(first);
-    if (of.is_recurrent()) return passed;
-    const tokens full = of.block_size * blocks_for(passed + slots_ahead_, of.block_size).count();
-    return max(passed, full - slots_ahead_ - ahead_);
+  [[nodiscard]] tokens slides_at(const group& of, std::size_t first) const noexcept {
+    return of.slides_at(first, slots_ahead_, ahead_, behind_);
   }
   /// Updates when a row needs blocks, and when it gives some back.
   void look_ahead(std::uint32_t row) noexcept {
@@ -548,7 +552,7 @@ class groups {
   [[nodiscard]] std::size_t to_come_in(std::size_t g, std::size_t first, std::size_t has,
                                        tokens length) const noexcept {
     const std::size_t all = group_[g].row_blocks(slots(length));
-    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_);
+    const std::size_t most = group_[g].most_blocks(slots(length), slots_ahead_ + behind_);
     const std::size_t want = all < first + most ? all : first + most;
     return want > has ? want - has : 0;
   }
@@ -561,22 +565,17 @@ class groups {
     // At least one token is computed: a prompt of whole blocks is found again up to the unit before its end.
     const tokens end = max(s.named - unit_, tokens{});
     for (std::size_t i = s.first[g]; i != ids.size(); ++i) {
-      status released = status::ok;
       if constexpr (requires { store_.release_first(ids[i]); }) {
-        const bool is_kept = detail::is_kept(of, i, s.parting, end, s.named);
-        released = is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]);
+        const bool is_kept = keeps_passed_ || detail::is_kept(of, i, s.parting, end, s.named);
+        ensure(is_kept ? store_.release(ids.subspan(i, 1)) : store_.release_first(ids[i]));
       } else {
-        released = store_.release(ids.subspan(i, 1));
+        ensure(store_.release(ids.subspan(i, 1)));
       }
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
     }
   }
   void give_back(std::uint32_t row) noexcept {
     for (std::size_t g = 0; g != count(); ++g) {
-      const status released = store_.release(table_[g].row(row).subspan(state_[row].first[g]));
-      TESSERA_ASSERT(released == status::ok, "a row's blocks are its own");
-      static_cast<void>(released);
+      ensure(store_.release(table_[g].row(row).subspan(state_[row].first[g])));
     }
   }
 
@@ -585,6 +584,8 @@ class groups {
   tokens max_length_;
   tokens ahead_;
   tokens slots_ahead_;
+  bool keeps_passed_;
+  tokens behind_;
   tokens unit_{1};
   bool at_ends_ = false;
   Store store_;

@@ -4,6 +4,8 @@
 #include <tessera/gate/concepts.hpp>
 #include <tessera/pipeline/share.hpp>
 
+#include <algorithm>
+
 TESSERA_NAMESPACE_BEGIN
 namespace detail {
 
@@ -114,7 +116,6 @@ template <class Planning>
   kv.open_row(r);
   const prefix_hit hit = kv.share_prefix(r);
   const std::size_t hits = hit.taken;
-  const blocks found{static_cast<std::int64_t>(hits)};
   const blocks from_cache = free_before - p.free();
   // Blocks that a swapped request left to others may be gone. Then its copy is of no use, because the blocks before it
   // are missing.
@@ -131,7 +132,7 @@ template <class Planning>
   const bool whole = config.reserve == reservation::whole_sequence || anew || loads;
   const tokens reserved = whole ? s.length : tokens{};
   const tokens wanted = within(p, r, first, chunk_of(p, r, left), p.free() - step.promised, reserved);
-  const tokens most = loads ? wanted : granted(p, r, first, wanted, left);
+  const tokens most = loads ? tokens{1} : granted(p, r, first, wanted, left);
   const tokens count = max(most, tokens{1});
   const blocks to_take = kv.lacks(r, first + count, reserved);
   const blocks to_come = kv.to_come(r, s.length);
@@ -163,7 +164,8 @@ template <class Planning>
     if (!as_guest && is_remembered && step.held_for_prefix.empty()) {
       roster.refused.begin(s.sequence);
       roster.refused_request = &r;
-      roster.refused.of_prefix(hit.known, found - from_cache + hit.unsure);
+      // A window of which a part is elsewhere, or found, takes fewer blocks than a whole request needs.
+      roster.refused.of_prefix(hit.known, total - to_come - from_cache + hit.unsure);
       roster.refused.lack = lacking;
       roster.residents.set_bookmark(step.next);
     }
@@ -173,25 +175,16 @@ template <class Planning>
   }
 
   kv.take(r, to_take, first + count, reserved);
-  promise(p, r);
+  if (!loads) promise(p, r);  // as for any that stands aside
   s.shared_blocks = static_cast<std::uint32_t>(hit.length / kv.block_size());
   step.admitted.push_back(&r);
   if constexpr (gate_counts<typename Planning::gate>) roster.gate.starts(r);
-  if constexpr (Planning::ledger::travels) {
-    if (loads) {
-      step.load.push_back({&r, hits, kv.awaited(r, hits)});
-      if (const std::uint64_t last = kv.read_until(r, hits); last > step.load_after) step.load_after = last;
-      step.set_mark(r, plan_mark::runs);
-      return wait_reason::none;
-    }
+  if (loads) {
+    step.load_after = std::max({step.load_after, kv.list_awaited(r, hit, step.load), kv.copies_now()});
+    step.set_mark(r, plan_mark::runs);
+    return wait_reason::none;
   }
-  if (comes_back) {
-    if constexpr (Planning::ledger::travels) {
-      const std::uint64_t last = s.host_head == no_index ? kv.read_before(r, hits) : 0;
-      if (last > step.fetch_after) step.fetch_after = last;
-    }
-    kv.bring_back(r, hits);
-  }
+  if (comes_back) step.fetch_after = std::max(step.fetch_after, kv.bring_back(r, hit));
   kv.load(r, hits, on_host);
   schedule(p, r, first, count, left, no_index, s.preemptions != 0 ? entry_origin::resumed : entry_origin::started);
   return wait_reason::none;

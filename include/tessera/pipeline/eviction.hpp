@@ -15,7 +15,7 @@ template <class Planning>
   victim_view v{.frees = blocks{kv.exclusive(r)}, .block_size = kv.block_size()};
   v.shared = max(kv.held(r) - v.frees, blocks{});
   v.to_copy = max(kv.written(r) - v.shared, blocks{});
-  if constexpr (Planning::ledger::travels) v.host_free = blocks{static_cast<std::int64_t>(kv.host().free())};
+  v.host_free = blocks{static_cast<std::int64_t>(kv.host().free())};
   return p.config.preempt.loss(r, v);
 }
 

@@ -22,6 +22,10 @@ template <std::size_t Groups>
 struct grouped_limits : scheduler_limits {
   std::array<kv::group, Groups> layers{};  ///< The groups. If none has full attention, set `max_length`.
   std::size_t used = Groups;               ///< Number of groups in use, the first of `layers`. At least 1.
+  bool keeps_passed = false;               ///< Blocks that a window has passed are evicted in their turn, not before
+                                           ///< all others: something copies them elsewhere meanwhile.
+  tokens kept_behind{};                    ///< Windows keep what the last so many computed tokens have looked at: 1, if
+                                           ///< another instance is to compute the last one anew.
 
   /// The groups in use.
   [[nodiscard]] constexpr std::span<const kv::group> groups() const noexcept { return std::span{layers}.first(used); }
@@ -32,8 +36,8 @@ namespace detail {
 /// As `kv_ledger`, for the KV of a model with different kinds of layers. The blocks that a request holds, lacks and
 /// shares are sums over its groups. A window counts as many blocks as it spans, and gives them back behind itself when
 /// plans are settled. With plans in flight it also holds the blocks that these compute.
-/// A victim recomputes its KV: it is neither copied to the host nor fetched from another instance. A model with a
-/// recurrent state has drafts only where it has spare blocks for the states after them.
+/// A victim recomputes its KV: it is not copied to the host. A model with a recurrent state has drafts only where it
+/// has spare blocks for the states after them.
 template <schedulable Request, std::size_t Groups, kv::prefix_store Store>
 class grouped_ledger {
   static_assert(
@@ -53,7 +57,6 @@ class grouped_ledger {
     { r.prefix_hashes() } noexcept -> std::convertible_to<hash_spans>;
   };
   static constexpr bool has_two_levels = false;
-  static constexpr bool travels = false;
   static constexpr bool slides = true;
 
   using limits = grouped_limits<Groups>;
@@ -80,7 +83,7 @@ class grouped_ledger {
       const std::int64_t n = least + (most - least + 1) / 2;
       std::size_t blocks = 0;
       const tokens slots = slots_of(l, tokens{n});
-      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead);
+      for (const kv::group& g : l.groups()) blocks += g.most_blocks(slots, l.slots_ahead + l.kept_behind);
       if (blocks <= l.blocks) {
         least = n;
       } else {
@@ -103,7 +106,8 @@ class grouped_ledger {
         .add_bytes(groups::required_bytes(groups_limits(l)))
         .add_bytes(host_type::required_bytes({}))
         .add_bytes(exclusive_blocks<true>::required_bytes(l.rows(), l.blocks))
-        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(kv_moves<Request>::most_copies(l)))
+        .add_bytes(block_reads::required_bytes(l))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(kv_moves<Request>::of_groups(l)))
         .add_bytes(fixed_vector<reservation>::required_bytes(6 * l.residents))
         .bytes();
   }
@@ -112,7 +116,8 @@ class grouped_ledger {
       : kv_{memory, groups_limits(checked(l))},
         host_{memory, {}},
         own_{memory, l.rows(), l.blocks},
-        copies_{memory, kv_moves<Request>::most_copies(l)},
+        reads_{memory, l},
+        copies_{memory, kv_moves<Request>::of_groups(l)},
         journal_{memory, 6 * l.residents} {
     for (const kv::group& g : l.groups()) {
       has_states_ = has_states_ || (g.is_recurrent() && g.spare == 0);
@@ -211,8 +216,9 @@ class grouped_ledger {
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
-  void begin(kv_moves<Request>& moves, std::uint64_t /*plan*/, std::uint64_t /*before*/) noexcept {
+  void begin(kv_moves<Request>& moves, std::uint64_t plan, std::uint64_t before) noexcept {
     moves_ = &moves;
+    reads_.begin(plan, before, !copies_.empty());
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
     journal_.clear();
@@ -228,25 +234,50 @@ class grouped_ledger {
   }
 
   [[nodiscard]] prefix_hit share_prefix(Request& r) noexcept {
+    const state& s = r.state();
+    hash_spans hashes{};
+    tokens n{};
     if constexpr (shares) {
-      const state& s = r.state();
       TESSERA_ASSERT(!names_too_much(r, s.length), "more hashes than full blocks");
-      if (names_too_much(r, s.length)) return {.known = findable_};
-      const hash_spans hashes = r.prefix_hashes();
-      tokens parting{};
-      const tokens n = kv_.match(hashes, s.length - tokens{1}, parting);
-      kv_.keep_window(s.row, parting);
-      if (n == tokens{}) return {.known = findable_};
-      kv_.share(s.row, hashes, n);
-      for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
-      note(reservation::what::shared, r);
-      const std::size_t taken = kv_.held(s.row);
-      // Whether other requests held them, or equal ones, is not looked up.
-      return {.taken = taken, .length = n, .known = findable_, .unsure = counted(taken)};
-    } else {
-      static_cast<void>(r);
-      return {};
+      if (!names_too_much(r, s.length)) {
+        hashes = r.prefix_hashes();
+        tokens parting{};
+        n = kv_.match(hashes, s.length - tokens{1}, parting);
+        kv_.keep_window(s.row, parting);
+      }
     }
+    // A waiting request with KV has it elsewhere.
+    const tokens upto = max(n, s.computed);
+    if (upto == tokens{}) return {.known = findable_};
+    kv_.share(s.row, hashes, n, upto);
+    for (std::size_t g = 0; g != kv_.count(); ++g) own_.joined(s.row, kv_.blocks_of(g, s.row), store());
+    note(reservation::what::shared, r);
+    const std::size_t taken = kv_.held(s.row);
+    // Whether other requests held them, or equal ones, is not looked up.
+    return {.taken = taken, .length = n, .known = findable_, .unsure = counted(taken)};
+  }
+  /// Lists the blocks of a request with KV from elsewhere, group by group, except for those of the `hit`. Returns the
+  /// last plan before the present one that reads them. O(blocks of the request).
+  std::uint64_t list_awaited(Request& r, const prefix_hit& hit, fixed_vector<kv_fetch<Request>>& list) const noexcept {
+    const state& s = r.state();
+    std::uint64_t last = reads_.of_any(!moves_->victims.empty());
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
+      const tokens size = kv_.of(g).block_size;
+      const std::size_t passed = kv_.first_block(g, s.row);
+      const auto end = static_cast<std::size_t>(blocks_for(s.computed, size).count());
+      const auto found = static_cast<std::size_t>(hit.length / size);
+      const std::size_t first = found < passed ? passed : found;
+      list.push_back({&r, first, kv_.table(g).row(s.row).first(end).subspan(first), g});
+      last = reads_.of(list.back().device, last);
+    }
+    return last;
+  }
+  std::uint64_t bring_back(Request& r, const prefix_hit& hit) noexcept {
+    return hit.length < r.state().computed ? list_awaited(r, hit, moves_->fetch) : 0;
+  }
+  [[nodiscard]] std::uint64_t copies_now() const noexcept { return moves_->copies.empty() ? 0 : reads_.plan(); }
+  [[nodiscard]] bool can_go_back(const Request& r, tokens n) const noexcept {
+    return kv_.can_go_back(r.state().row, n);
   }
   /// All of them once a block has become findable: which prefix that extends is not looked up.
   [[nodiscard]] blocks known_beyond(const Request& r, std::size_t& known) const noexcept {
@@ -270,7 +301,6 @@ class grouped_ledger {
   static constexpr void load(Request& /*r*/, std::size_t /*hits*/, std::size_t /*n*/) noexcept {}
   [[nodiscard]] static constexpr std::size_t kept_by_others(const Request& /*r*/) noexcept { return 0; }
   [[nodiscard]] static constexpr std::size_t left_to_others(const Request& /*r*/) noexcept { return 0; }
-  static constexpr void bring_back(Request& /*r*/, std::size_t /*hits*/) noexcept {}
 
   void mark_stalled(Request& r, std::uint32_t plan_id) noexcept {
     state& s = request_access::state(r);
@@ -289,7 +319,7 @@ class grouped_ledger {
     s.mark = plan_mark::preempted;
   }
 
-  static constexpr void forget_plan() noexcept {}
+  void forget_plan() noexcept { reads_.forget_plan(); }
   std::size_t roll_back(std::size_t mark) noexcept {
     std::size_t evictions = 0;
     for (; journal_.size() > mark; journal_.pop_back()) {
@@ -330,7 +360,8 @@ class grouped_ledger {
 
   // -- settling: final ---------------------------------------------------------------------------------------------
 
-  void stands(const kv_moves<Request>& /*moves*/) noexcept {
+  void stands(const kv_moves<Request>& moves) noexcept {
+    for (const preemption<Request>& v : moves.victims) note_reads(v.request->state().row);
     journal_.clear();
     kv_.begin();
   }
@@ -351,6 +382,7 @@ class grouped_ledger {
   void release(Request& r, kv_moves<Request>& moves) noexcept {
     wish_of_all(r);
     const std::uint32_t row = leave_row(r);
+    note_reads(row);
     kv_.evict(row);
     kv_.begin();
     for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, kv_.blocks_of(g, row), store());
@@ -372,7 +404,11 @@ class grouped_ledger {
     for (std::size_t g = 0; g != kv_.count(); ++g) ids[g] = kv_.table(g).row(row);
     const std::size_t n = kv_.trim(row, length);
     if (n == 0) return blocks{};
-    for (std::size_t g = 0; g != kv_.count(); ++g) own_.left(row, ids[g].subspan(kv_.table(g).size(row)), store());
+    for (std::size_t g = 0; g != kv_.count(); ++g) {
+      const std::span<const kv::block_id> gone = ids[g].subspan(kv_.table(g).size(row));
+      own_.left(row, gone, store());
+      reads_.note(gone);
+    }
     return counted(n);
   }
 
@@ -398,8 +434,8 @@ class grouped_ledger {
     }
     return 0;
   }
-  /// The KV of its first `computed` tokens is there for good: frees blocks that no later token attends to. Returns
-  /// their number.
+  /// The KV of its first `computed` tokens is there for good: frees blocks that no later token attends to, in plans in
+  /// flight neither. Returns their number.
   blocks slide(Request& r, tokens computed) noexcept {
     const std::uint32_t row = r.state().row;
     if (computed < kv_.slides_at(row)) return blocks{};
@@ -483,7 +519,9 @@ class grouped_ledger {
             .layers = l.layers,
             .used = l.used,
             .ahead = tokens{static_cast<std::int64_t>(l.plans_in_flight) - 1},
-            .slots_ahead = l.slots_ahead};
+            .slots_ahead = l.slots_ahead,
+            .keeps_passed = l.keeps_passed,
+            .kept_behind = l.kept_behind};
   }
   static const limits& checked(const limits& l) noexcept {
     TESSERA_ASSERT(longest(l) > tokens{}, "too few blocks for one token");
@@ -499,6 +537,10 @@ class grouped_ledger {
   void note(typename reservation::what kind, Request& r) noexcept {
     journal_.push_back({kind, r.state().mark, r.state().marked_in, &r});
   }
+  /// Plans in flight may read the blocks of a row that gives them up.
+  void note_reads(std::uint32_t row) noexcept {
+    for (std::size_t g = 0; g != kv_.count(); ++g) reads_.note(kv_.blocks_of(g, row));
+  }
   /// For all its blocks.
   void wish_of_all(const Request& r) noexcept {
     for (std::size_t g = 0; g != kv_.count(); ++g) wish(store(), r, kv_.blocks_of(g, r.state().row));
@@ -507,6 +549,7 @@ class grouped_ledger {
   groups kv_;
   host_type host_;
   exclusive_blocks<true> own_;
+  block_reads reads_;
   kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
   fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;

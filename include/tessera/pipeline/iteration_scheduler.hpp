@@ -267,9 +267,7 @@ class iteration_scheduler {
   /// O(log deadlines). Returns `unknown_request` if it does not wait here. `busy` if the open plan contains it, or
   /// plans in flight decide its length. `invalid` unless 0 < n < length, or if its KV is in the host tier. `exhausted`
   /// without room for the deadline (`limits.deadlines`).
-  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept
-    requires(ledger::travels)
-  {
+  [[nodiscard]] status loading(Request& r, tokens n, time_point deadline) noexcept {
     if (n == tokens{}) return status::invalid;
     if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
     if (!roster_.deadlines.set(deadline_of::loading, r, deadline, false)) return status::exhausted;
@@ -280,9 +278,7 @@ class iteration_scheduler {
   /// The same for KV that the engine fetches before it runs the plan that starts the request. That plan lists its
   /// blocks in `fetch`. If the KV does not come, the outcome is `spoilt`. Replaces what was announced; 0: nothing
   /// comes. Returns as `loading`; `invalid` unless 0 <= n < length, or if its KV is in the host tier.
-  [[nodiscard]] status fetching(Request& r, tokens n) noexcept
-    requires(ledger::travels)
-  {
+  [[nodiscard]] status fetching(Request& r, tokens n) noexcept {
     if (const status s = detail::may_expect(roster_, r, n, is_starting(r)); !ok(s)) return s;
     roster_.deadlines.drop(deadline_of::loading, r);
     roster_.expect_kv(r, n, false);
@@ -290,13 +286,12 @@ class iteration_scheduler {
   }
 
   /// The first `n` tokens of the sequence have KV in the blocks that `load` named. If they are fewer than announced, it
-  /// computes the rest. Nothing else writes to these blocks from now on, and other requests can find the whole ones.
+  /// computes the rest. Where a window or state cannot begin with these, it waits as after `preempt`. Nothing else
+  /// writes to these blocks from now on, and other requests can find the whole ones.
   /// O(log n), a move of pointers, and a look at each of its blocks. Returns `unknown_request` if it is not loading
   /// here. `busy` while a plan is open, including the one that lists it in `load`. `invalid` if `n` is negative or more
   /// than announced.
-  [[nodiscard]] status arrived(Request& r, tokens n) noexcept
-    requires(ledger::travels)
-  {
+  [[nodiscard]] status arrived(Request& r, tokens n) noexcept {
     if (r.state().loads && roster_.contains(r) && is_starting(r))
       return status::busy;  // `load` of the open plan lists it
     if (!is_loading(r) || !roster_.contains(r)) return status::unknown_request;

@@ -27,7 +27,6 @@ template <class Roster, class Request, class Progress>
   if (r.prompt < tokens{1} || r.max_output < tokens{0} || p.length < r.prompt) return status::invalid;
   if (p.computed < tokens{0} || p.computed >= p.length) return status::invalid;
   if (p.reasoning < tokens{0} || p.reasoning > p.length - r.prompt) return status::invalid;
-  if (!Roster::ledger::travels && p.computed != tokens{}) return status::invalid;
   if (!is_known_to(all.gate, r)) return status::invalid;
   const tokens to_come = max(r.max_output - (p.length - r.prompt), tokens{0});
   if (!fits(longest, p.length, to_come)) return status::never_fits;

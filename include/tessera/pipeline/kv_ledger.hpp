@@ -41,16 +41,12 @@ template <schedulable Request, class BlockStore>
 class kv_ledger : public kv_memory<Request, BlockStore> {
   using memory_type = kv_memory<Request, BlockStore>;
   using state = typename Request::state_type;
-  using memory_type::are_read;
-  using memory_type::before_;
   using memory_type::block_size_;
   using memory_type::blocks_;
   using memory_type::give_back;
   using memory_type::host_;
-  using memory_type::overlaps_;
   using memory_type::own_;
-  using memory_type::plan_;
-  using memory_type::read_until_;
+  using memory_type::reads_;
   using memory_type::state_of;
   using memory_type::table_;
   using memory_type::usable_hashes;
@@ -81,26 +77,21 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
         journal_{memory, reservations(l)},
         swapped_in_round_{memory.take<std::uint32_t>(has_two_levels ? l.blocks : 0)} {}
 
-  /// Blocks of a request with KV in transfer, except for the first `hits`, which have it.
-  [[nodiscard]] std::span<const kv::block_id> awaited(const Request& r, std::size_t hits) const noexcept {
+  /// Lists the blocks of a request with KV from elsewhere, except for those of the `hit`. Returns the last plan before
+  /// the present one that reads them. O(blocks of the request).
+  std::uint64_t list_awaited(Request& r, const prefix_hit& hit, fixed_vector<kv_fetch<Request>>& list) const noexcept {
     const std::size_t written = written_blocks(r.state());
-    return table_.row(r.state().row).first(written).subspan(hits < written ? hits : written);
+    const std::size_t first = hit.taken < written ? hit.taken : written;
+    list.push_back({&r, first, table_.row(r.state().row).first(written).subspan(first)});
+    return reads_.of(list.back().device, reads_.of_any(!moves_->victims.empty()));
   }
-
-  /// The last plan in flight that reads those blocks, or copies from them. The present plan counts for all of its
-  /// copies. O(blocks of the request).
-  [[nodiscard]] std::uint64_t read_until(const Request& r, std::size_t hits) const noexcept {
+  /// The present plan, if it copies from any blocks; else 0.
+  [[nodiscard]] std::uint64_t copies_now() const noexcept {
     const bool copies = !moves_->swap_out.empty() || !moves_->demoted.empty() || !moves_->copies.empty();
-    return copies ? plan_ : read_before(r, hits);
+    return copies ? reads_.plan() : 0;
   }
-  /// The same of the plans before the present one.
-  [[nodiscard]] std::uint64_t read_before(const Request& r, std::size_t hits) const noexcept {
-    std::uint64_t last = moves_->victims.empty() || before_ < copied_in_ ? copied_in_ : before_;
-    if (overlaps_) {
-      for (const kv::block_id id : awaited(r, hits)) last = read_until_[id] > last ? read_until_[id] : last;
-    }
-    return last;
-  }
+  /// Whether a request that has KV of more tokens can continue after its first `n`.
+  [[nodiscard]] static constexpr bool can_go_back(const Request& /*r*/, tokens /*n*/) noexcept { return true; }
 
   // -- within a plan: undone by `roll_back` ------------------------------------------------------------------------
 
@@ -108,12 +99,10 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   /// changes are final.
   void begin(kv_moves<Request>& moves, std::uint64_t plan, std::uint64_t before) noexcept {
     moves_ = &moves;
-    plan_ = plan;
-    before_ = before;
+    reads_.begin(plan, before, !copies_.empty());
     ++round_;
     moves.clear();
     for (const kv::block_copy& c : copies_) moves.copies.push_back(c);
-    if (!copies_.empty()) copied_in_ = plan;
     journal_.clear();
   }
 
@@ -232,25 +221,21 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
     s.mark = plan_mark::preempted;
   }
 
-  /// Fetches the KV of a swapped or adopted request into its row, except for the first `hits` blocks, which are there.
-  void bring_back(Request& r, std::size_t hits) noexcept {
+  /// Fetches the KV of a swapped or adopted request into its row, except for that of the `hit`. Returns as
+  /// `list_awaited`; 0 if it comes from the host.
+  std::uint64_t bring_back(Request& r, const prefix_hit& hit) noexcept {
     const state& s = r.state();
     const std::size_t written = written_blocks(s);
-    if (hits >= written) return;
-    const std::span<const kv::block_id> device = table_.row(s.row).first(written).subspan(hits);
-    if (s.host_head == no_index) {
-      moves_->fetch.push_back({&r, hits, device});
-    } else {
-      const std::span<const kv::block_id> host = copy_host_ids(s.host_head);
-      moves_->swap_in.push_back({&r, hits, device, host.last(written - hits)});
-    }
+    if (hit.taken >= written) return 0;
+    if (s.host_head == no_index) return list_awaited(r, hit, moves_->fetch);
+    const std::span<const kv::block_id> device = table_.row(s.row).first(written).subspan(hit.taken);
+    const std::span<const kv::block_id> host = copy_host_ids(s.host_head);
+    moves_->swap_in.push_back({&r, hit.taken, device, host.last(written - hit.taken)});
+    return 0;
   }
 
   /// Forgets the latest plan. Requires: all of its changes were undone.
-  void forget_plan() noexcept {
-    if (copied_in_ == plan_) copied_in_ = before_;
-    plan_ = before_;
-  }
+  void forget_plan() noexcept { reads_.forget_plan(); }
 
   /// Undoes all changes since `mark`, latest first. Returns the number of evictions undone.
   std::size_t roll_back(std::size_t mark) noexcept {
@@ -323,7 +308,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   /// Makes a plan final: it cannot be undone any more. Blocks that it copies to the host are findable there from now
   /// on. Blocks that it copies from there may be replaced from now on.
   void stands(const kv_moves<Request>& moves) noexcept {
-    for (const preemption<Request>& v : moves.victims) are_read(table_.row(v.request->state().row));
+    for (const preemption<Request>& v : moves.victims) reads_.note(table_.row(v.request->state().row));
     if constexpr (has_two_levels) {
       for (const kv_transfer<Request>& t : moves.swap_out) {
         const state& s = t.request->state();
@@ -361,7 +346,7 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   void release(Request& r, kv_moves<Request>& moves) noexcept {
     wish(blocks_, r, table_.row(r.state().row));
     const std::uint32_t row = leave_row(r);
-    are_read(table_.row(row));
+    reads_.note(table_.row(row));
     give_back(row, 0);
     table_.truncate(row, 0);
     moves.left_rows.push_back(row);
@@ -464,7 +449,6 @@ class kv_ledger : public kv_memory<Request, BlockStore> {
   kv_moves<Request>* moves_ = nullptr;   ///< The latest plan's.
   fixed_vector<kv::block_copy> copies_;  ///< Copies that no plan that was run has listed yet.
   fixed_vector<reservation> journal_;
-  std::uint64_t copied_in_ = 0;  ///< The newest plan that lists copies: a request that it fills may have ended since.
   std::uint32_t* swapped_in_round_;  ///< By device block: the latest plan that swapped it out,
   std::uint32_t round_ = 0;          ///< and the number of the present plan.
 };

@@ -6,6 +6,7 @@
 #include <tessera/kv/block_table.hpp>
 #include <tessera/kv/concepts.hpp>
 #include <tessera/kv/host_tier.hpp>
+#include <tessera/pipeline/block_reads.hpp>
 #include <tessera/pipeline/exclusive_blocks.hpp>
 #include <tessera/pipeline/limits.hpp>
 #include <tessera/pipeline/plan.hpp>
@@ -71,7 +72,6 @@ class kv_memory {
   template <class Tables>
   using shown_by = Tables;  ///< The form in which a plan shows it.
 
-  static constexpr bool travels = true;  ///< Whether KV moves between this instance, other instances and the host.
   static constexpr bool slides = false;  ///< Whether blocks are given back while a request runs.
 
   /// Most tokens of one sequence that have KV.
@@ -269,7 +269,7 @@ class kv_memory {
     const auto n = static_cast<std::size_t>(whole(length).count());
     const std::size_t size = table_.size(row);
     if (size <= n) return blocks{};
-    are_read(table_.row(row).subspan(n));
+    reads_.note(table_.row(row).subspan(n));
     give_back(row, n);
     table_.truncate(row, n);
     return blocks{static_cast<std::int64_t>(size - n)};
@@ -343,7 +343,7 @@ class kv_memory {
         .add_bytes(kv::block_table::required_bytes(table_limits(l)))
         .add_bytes(host_type::required_bytes(host_limits(l)))
         .add_bytes(exclusive_blocks<shares>::required_bytes(l.rows(), l.blocks))
-        .template add<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)
+        .add_bytes(block_reads::required_bytes(l))
         .bytes();
   }
   kv_memory(arena& memory, const scheduler_limits& l) noexcept
@@ -354,8 +354,7 @@ class kv_memory {
         table_{memory, table_limits(l)},
         host_{memory, host_limits(l)},
         own_{memory, l.rows(), l.blocks},
-        read_until_{memory.take<std::uint64_t>(l.plans_in_flight > 1 ? l.blocks : 0)},
-        overlaps_{l.plans_in_flight > 1} {}
+        reads_{memory, l} {}
 
   static constexpr typename BlockStore::limits store_limits(const scheduler_limits& l) noexcept {
     return {.blocks = l.blocks};
@@ -395,11 +394,6 @@ class kv_memory {
     own_.left(row, ids, blocks_);
   }
 
-  /// Plans in flight may read these blocks, which their request gives up.
-  void are_read(std::span<const kv::block_id> ids) noexcept {
-    for (std::size_t i = 0; overlaps_ && i != ids.size(); ++i) read_until_[ids[i]] = plan_;
-  }
-
   tokens block_size_;
   tokens slots_ahead_;
   tokens most_slots_;  ///< Where there are so many, none are needed ahead.
@@ -407,11 +401,7 @@ class kv_memory {
   kv::block_table table_;
   host_type host_;
   exclusive_blocks<shares> own_;
-  std::uint64_t* read_until_;  ///< By block, with several plans in flight: the newest plan at the time when it was
-                               ///< given back.
-  std::uint64_t plan_ = 0;     ///< The newest plan,
-  std::uint64_t before_ = 0;   ///< and the one before it, if it was in flight; else 0.
-  bool overlaps_;
+  block_reads reads_;
 };
 
 }  // namespace detail

@@ -16,9 +16,9 @@ namespace detail {
 /// unchanged until the plan is settled.
 template <class Request>
 struct kv_moves {
-  /// Copies of blocks for forks: one per group of layers.
+  /// Copies of blocks for forks, and lists of blocks to fetch: one per request and group of layers.
   template <class Limits>
-  [[nodiscard]] static constexpr std::size_t most_copies(const Limits& l) noexcept {
+  [[nodiscard]] static constexpr std::size_t of_groups(const Limits& l) noexcept {
     if constexpr (requires { l.used; }) {
       return l.residents * l.used;
     } else {
@@ -29,9 +29,9 @@ struct kv_moves {
   [[nodiscard]] static constexpr std::size_t required_bytes(const Limits& l) noexcept {
     return storage_layout{}
         .add_bytes(fixed_vector<kv_transfer<Request>>::required_bytes(l.residents) * 2)
-        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(of_groups(l)))
         .add_bytes(fixed_vector<preemption<Request>>::required_bytes(l.residents))
-        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(most_copies(l)))
+        .add_bytes(fixed_vector<kv::block_copy>::required_bytes(of_groups(l)))
         .add_bytes(fixed_vector<kv_demotion>::required_bytes(l.host_blocks))
         .add_bytes(fixed_vector<std::span<const kv::block_id>>::required_bytes(l.residents))
         .add_bytes(fixed_vector<kv::block_id>::required_bytes(2 * l.host_blocks))
@@ -42,9 +42,9 @@ struct kv_moves {
   kv_moves(arena& memory, const Limits& l) noexcept
       : swap_out{memory, l.residents},
         swap_in{memory, l.residents},
-        fetch{memory, l.residents},
+        fetch{memory, of_groups(l)},
         victims{memory, l.residents},
-        copies{memory, most_copies(l)},
+        copies{memory, of_groups(l)},
         demoted{memory, l.host_blocks},
         loads{memory, l.residents},
         host_ids{memory, 2 * l.host_blocks},

@@ -67,12 +67,15 @@ struct kv_demotion {
   kv::block_id host;    ///< to here.
 };
 
-/// Device blocks to fill, before the step runs, with KV from elsewhere: of an adopted request, or one of `fetching`.
+/// Device blocks to fill with KV from elsewhere: before the step runs, of an adopted request or one of `fetching`; or
+/// in transfer. With `kv::groups` a request has one of these for each group of layers, one after the other.
 template <class R>
 struct kv_fetch {
   R* request;                            ///< The request.
-  std::size_t first;                     ///< Its blocks before this one were found in the prefix cache here.
+  std::size_t first;                     ///< Its blocks before this one were found in the prefix cache here, or are
+                                         ///< not needed because a window has passed them.
   std::span<const kv::block_id> device;  ///< Its blocks on the device from there on, in sequence order.
+  std::size_t group = 0;                 ///< The group of layers.
 };
 
 /// What happens to a parked request at its deadline.

@@ -152,7 +152,6 @@ struct roster {
     if (s.row != no_index) kv.release(r);
     // A copy without the blocks that were left to others is of no use elsewhere.
     if (as == lifecycle::idle && s.life == lifecycle::waiting && kv.left_to_others(r) != 0) s.computed = tokens{};
-    if (!ledger::travels) s.computed = tokens{};
     kv.forget_host_copy(r);
     s.swapped = false;
     discipline().leave(r);
@@ -303,7 +302,6 @@ struct roster {
     discipline().leave(r);
     stand_nowhere(r);
     if constexpr (gate_counts<Gate>) gate.stopped(r), gate.left(r);
-    if (!ledger::travels) state_of(r).computed = tokens{};
     state_of(r).life = lifecycle::idle;
     count_end(lifecycle::idle);
   }

@@ -74,10 +74,15 @@ struct settlement {
   /// The KV in transfer has arrived, for `n` tokens. A request that has ended meanwhile leaves.
   void arrived(R& r, tokens n) const noexcept {
     const lifecycle as = r.state().ends_as;
+    const bool is_all = n == r.state().computed;
     roster.arrived(r, n);
-    if (as == lifecycle::idle) return;
-    request_access::state(r).ends_as = lifecycle::idle;
-    end_now(r, as);
+    if (as != lifecycle::idle) {
+      request_access::state(r).ends_as = lifecycle::idle;
+      end_now(r, as);
+    } else if (!is_all && !roster.kv.can_go_back(r, r.state().computed)) {
+      step<R>* const last = plans.last_with(r);
+      roster.preempt(r, last != nullptr ? &last->moves : nullptr);
+    }
   }
 
   /// Requests with passed deadlines continue without what they waited for. They are listed in `s`, the present plan.

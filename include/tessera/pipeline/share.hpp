@@ -136,8 +136,10 @@ void top_up(Planning& p) noexcept {
     if (count <= e.count) return;
     plans_prompt(p.roster.gate, r, e.first, count);
     if (const blocks more = p.roster.kv.lacks(r, e.first + count); more > blocks{}) {
+      // A window takes the chunk, and gives back as much of it as is more than it was promised.
+      const blocks promised = p.roster.kv.to_come(r, r.state().reach());
       p.roster.kv.take(r, more, e.first + count);
-      step.promised -= more;
+      step.promised -= promised - p.roster.kv.to_come(r, r.state().reach());
       e.new_blocks = p.roster.kv.new_blocks(e.row);
     }
     step.budget -= count - e.count;

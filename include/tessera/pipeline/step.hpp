@@ -48,7 +48,7 @@ struct step {
         .add_bytes(fixed_vector<Request*>::required_bytes(l.residents) * 2)
         .add_bytes(fixed_vector<Request*>::required_bytes(l.rows()))
         .add_bytes(kv_moves<Request>::required_bytes(l))
-        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(l.residents))
+        .add_bytes(fixed_vector<kv_fetch<Request>>::required_bytes(kv_moves<Request>::of_groups(l)))
         .add_bytes(fixed_vector<deadline_passed<Request>>::required_bytes(l.deadlines))
         .add_bytes(fixed_vector<std::uint64_t>::required_bytes(l.residents))
         .add_bytes(fixed_vector<held_back>::required_bytes(l.residents))
@@ -64,7 +64,7 @@ struct step {
         outgrown{memory, l.residents},
         ended{memory, l.rows()},
         moves{memory, l},
-        load{memory, l.residents},
+        load{memory, kv_moves<Request>::of_groups(l)},
         late{memory, l.deadlines},
         skipped{memory, l.residents},
         held_for_prefix{memory, l.residents} {}

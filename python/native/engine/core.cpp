@@ -124,12 +124,14 @@ core::core(const std::string& policy, const nb::dict& options, const nb::dict& w
   }
   settings_.batch = settings_.limits.residents;
   settings_.transfers = get<bool>(options, "transfers");
+  settings_.stores = get<bool>(options, "stores");
   if (settings_.transfers) {
     // Besides the running requests there are those with KV that comes or is being fetched: each has a block at least.
     settings_.limits.residents += std::min(settings_.limits.blocks, std::max(settings_.batch, most_aside));
     settings_.limits.deadlines = settings_.limits.residents;
   }
   loads_ = nb::list();
+  lost_ = nb::list();
   to_zero_ = nb::none();
   settings_.tells = get<bool>(options, "tells");
   settings_.encoder_budget = ts::tokens{whole("encoder_budget")};
@@ -164,11 +166,16 @@ core::~core() { close(); }
 /// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
 nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   if (!all && e.new_blocks == 0) return nb::none();
+  return all_ids(e.row, e.new_blocks, all);
+}
+
+/// The same for a row, of which `fresh` blocks are new.
+nb::object core::all_ids(std::uint32_t of, std::size_t fresh, bool all) const {
   nb::object tuple = stolen(PyTuple_New(static_cast<Py_ssize_t>(tables_.size())));
   std::size_t g = 0;
   for (std::size_t t = 0; t != tables_.size(); ++t) {
     const auto ids_of_next = [&] {
-      const row_of_group row = planner_->row(g++, e.row, e.new_blocks);
+      const row_of_group row = planner_->row(g++, of, fresh);
       return ids_from(row, all ? 0 : row.blocks.size() - row.fresh);
     };
     nb::object ids = ids_of_next();
@@ -352,6 +359,9 @@ void core::admit(const arrival& a) {
   --loading_;
   if (r.dead) {
     --unwanted_;
+  } else if (r.state().life == ts::lifecycle::waiting) {
+    note_loss(r);  // too little has come for its windows
+    lost_.append(nb::borrow(r.object));
   } else {
     set(r.object, names().status, r.state().preemptions == 0 ? words_.status_waiting : words_.status_preempted);
     // As a request that starts with one token to compute.
@@ -405,7 +415,6 @@ void core::note_events() {
   told_events* const events = settings_.tells ? planner_->events() : nullptr;
   if (events == nullptr) return;
   using kind = told_events::event::kind;
-  const auto size = static_cast<std::size_t>(settings_.limits.block_size.count());
   for (const told_events::event& e : events->waiting()) {
     if (e.what == kind::cleared) {
       told_.append(nb::make_tuple("cleared"));
@@ -425,7 +434,8 @@ void core::note_events() {
     write_tokens(*filler);
     nb::object parent = e.block.depth == 0 ? nb::none() : nb::cast(ts::kv::named_in(group, e.block.parent));
     told_.append(nb::make_tuple("stored", ts::kv::named_in(group, e.block.hash), group, std::move(parent),
-                                e.block.depth * size, nb::borrow(filler->object)));
+                                e.block.depth * static_cast<std::size_t>(settings_.block_sizes[group].count()),
+                                nb::borrow(filler->object)));
   }
   events->forget();
 }
@@ -452,19 +462,6 @@ std::pair<request*, std::size_t> core::filler_of(const told_events::block& b) {
   throw std::runtime_error("no request has filled a cached block");
 }
 
-void core::note_loads() {
-  nb::list all;
-  for (const auto& l : plan_.load) {
-    request& r = *l.request;
-    r.loading = true;
-    ++loading_;
-    set(r.object, names().status, words_.status_loading);
-    const row_of_group row = planner_->row(0, r.state().row, 0);
-    all.append(nb::make_tuple(nb::borrow(r.object), nb::make_tuple(ids_from(row, 0)), l.first));
-  }
-  loads_ = std::move(all);
-}
-
 void core::cancel(std::uint32_t slot) {
   request& r = at(slot);
   if (r.dead) return;
@@ -481,7 +478,9 @@ void core::cancel(std::uint32_t slot) {
 
 void core::forget_names(const request& r) {
   if (!settings_.tells) return;
-  for (const std::uint64_t name : r.hashes.front()) filled_by_.erase({name, r.slot});
+  for (const std::vector<std::uint64_t>& names : r.hashes) {
+    for (const std::uint64_t name : names) filled_by_.erase({name, r.slot});
+  }
 }
 
 void core::give_back(request& r) {

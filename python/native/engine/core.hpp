@@ -81,8 +81,10 @@ class core {
   /// for requests with slots in `slot_of`. A request that does not decode next has no use for them.
   void take_drafts(nb::handle slot_of, nb::handle req_ids, nb::handle guesses);
   /// The loads of the latest plan: requests with KV on its way from now on. Each is (request, ids of its blocks, how
-  /// many of them are here already).
+  /// many of its tokens are here already).
   [[nodiscard]] nb::object loads() const { return loads_; }
+  /// Requests with less KV than they can go on with: they begin anew. Each is told of once.
+  [[nodiscard]] nb::list lost() { return std::exchange(lost_, nb::list()); }
   /// The KV of `n` tokens of it has come, and no more will. It goes on as soon as a place of `residents` is free,
   /// before any other request starts. It does not in a plan that is made just after another one. The blocks of a
   /// cancelled request are free then.
@@ -137,16 +139,18 @@ class core {
   [[nodiscard]] bool pending() const noexcept { return !in_flight_.empty(); }
   [[nodiscard]] double usage() const;
   [[nodiscard]] std::string why(std::uint32_t slot) const;
-  /// What the full blocks of a request are found by, from its beginning, as far as its tokens are known.
-  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot) const { return at(slot).hashes.front(); }
+  /// What the full blocks of a request in a group are found by, from its beginning, as far as its tokens are known.
+  [[nodiscard]] std::vector<std::uint64_t> names_of(std::uint32_t slot, std::size_t group) const {
+    return at(slot).hashes[size_of_group_.at(group)];
+  }
   /// Tokens of a request that have KV once the steps under way have been run, if their drafts hold. O(1), O(running)
   /// while the latest plan has not been run.
   [[nodiscard]] std::int64_t computed(std::uint32_t slot) const;
   /// The engine's requests that `running` counts, except those that stand aside. They are in the order of their turns,
   /// and those that start in the latest plan come last. O(running log running), and a list.
   [[nodiscard]] nb::list residents() const;
-  /// Block ids that a request holds.
-  [[nodiscard]] std::vector<std::uint32_t> blocks_of(std::uint32_t slot) const;
+  /// For each group the ids of the blocks that a request holds, as the runner has them.
+  [[nodiscard]] nb::object blocks_of(std::uint32_t slot) const;
   /// Brings a request's lists of tokens up to date.
   void write_tokens(std::uint32_t slot);
   /// Ends everything; nothing else may be called then.
@@ -185,6 +189,7 @@ class core {
   [[nodiscard]] plan plan_with_answers(double now, const ts::step_limits& limits);
   [[nodiscard]] bool ask();
   bool ask(request& r, ts::tokens here);
+  [[nodiscard]] ts::tokens found(const request& r) const;
   void apply_answers();
   void lose(request& r);
   void note_loss(request& r);
@@ -201,6 +206,7 @@ class core {
   void settle_oldest(double now);
   void settle_empty(double now);
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
+  [[nodiscard]] nb::object all_ids(std::uint32_t row, std::size_t fresh, bool all) const;
   [[nodiscard]] nb::object tokens_of(const ts::scheduled<request>& e);
   void note_zeroed(const ts::scheduled<request>& e, bool comes);
   void forget_drafts(request& r) noexcept;
@@ -234,6 +240,7 @@ class core {
   nb::object no_guesses_;         ///< As many places as can be.
   nb::object new_tokens_;
   nb::object loads_;
+  nb::list lost_;
   std::vector<std::size_t> tables_;  ///< For each of the engine's groups: how many groups here make its table.
   std::vector<bool> zeroed_;         ///< For each of the engine's groups: whether its new blocks must be zero,
   bool zeroes_ = false;              ///< and whether those of any must.

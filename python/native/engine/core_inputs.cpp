@@ -59,9 +59,10 @@ void core::close_link(request& r) {
     name = with_inputs(r, name, end, end + static_cast<std::int64_t>(hash_lookahead_));
   }
   for (std::size_t i = 0; i != sizes_.size(); ++i) {
-    if (r.links % sizes_[i] == 0) r.hashes[i].push_back(name);
+    if (r.links % sizes_[i] != 0) continue;
+    r.hashes[i].push_back(name);
+    if (settings_.tells) filled_by_.emplace(name, r.slot);
   }
-  if (settings_.tells) filled_by_.emplace(name, r.slot);
   r.till_full = static_cast<std::uint32_t>(n);
 }
 

@@ -69,11 +69,12 @@ nb::list core::residents() const {
   return all;
 }
 
-std::vector<std::uint32_t> core::blocks_of(std::uint32_t slot) const {
+nb::object core::blocks_of(std::uint32_t slot) const {
   const request& r = at(slot);
-  if (r.state().row == ts::no_index) return {};
-  const auto row = planner_->row(0, r.state().row, 0).blocks;
-  return {row.begin(), row.end()};
+  if (r.state().row != ts::no_index) return all_ids(r.state().row, 0, true);
+  nb::list none;
+  for (std::size_t t = 0; t != tables_.size(); ++t) none.append(nb::list());
+  return nb::tuple(none);
 }
 
 }  // namespace tessera_python

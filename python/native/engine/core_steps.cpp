@@ -133,11 +133,14 @@ plan core::plan_with_answers(double now, const ts::step_limits& limits) {
 
 /// Asks about the requests that start by the plan. Whether an answer changes it.
 bool core::ask() {
-  const ts::tokens size = settings_.limits.block_size;
   answers_.clear();
-  // What is here of those with KV elsewhere; of the others, it is what they start with.
-  for (const auto& f : plan_.fetch) (void)ask(*f.request, size * static_cast<std::int64_t>(f.first));
-  for (const auto& l : plan_.load) (void)ask(*l.request, size * static_cast<std::int64_t>(l.first));
+  // What is here of those with KV elsewhere; of the others, it is what they start with. Each has one list at least.
+  for (const auto& f : plan_.fetch) {
+    if (f.group == 0) (void)ask(*f.request, found(*f.request));
+  }
+  for (const auto& l : plan_.load) {
+    if (l.group == 0) (void)ask(*l.request, found(*l.request));
+  }
   for (std::size_t i = 0; i != plan_.size(); ++i) {
     const ts::scheduled<request>& e = plan_[i];
     if (e.request->state().life != ts::lifecycle::waiting) continue;  // its KV has come, and the engine has not heard
@@ -146,6 +149,11 @@ bool core::ask() {
     if (!is_fetched) (void)ask(*e.request, e.first);
   }
   return !answers_.empty();
+}
+
+/// The tokens of a request that starts which it has found here.
+ts::tokens core::found(const request& r) const {
+  return settings_.block_sizes.front() * static_cast<std::int64_t>(r.state().shared_blocks);
 }
 
 bool core::ask(request& r, ts::tokens here) {
@@ -174,6 +182,19 @@ void core::apply_answers() {
       fetches_.push_back(&r);
     }
   }
+}
+
+void core::note_loads() {
+  nb::list all;
+  for (const auto& l : plan_.load) {
+    if (l.group != 0) continue;
+    request& r = *l.request;
+    r.loading = true;
+    ++loading_;
+    set(r.object, names().status, words_.status_loading);
+    all.append(nb::make_tuple(nb::borrow(r.object), all_ids(r.state().row, 0, true), found(r).count()));
+  }
+  loads_ = std::move(all);
 }
 
 /// With the outcomes that there are.

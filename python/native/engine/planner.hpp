@@ -88,7 +88,8 @@ struct settings {
   ts::tokens longest_input{};       ///< Tokens of an image that must be computed in one step; 0: no image must.
   std::size_t batch = 0;            ///< Most requests in a step.
   bool tells = false;               ///< It tells what its prefix cache learns and forgets.
-  bool transfers = false;           ///< KV comes from other engines and goes to them.
+  bool transfers = false;           ///< KV comes from other engines and goes to them,
+  bool stores = false;              ///< or from a store, which copies blocks that are full.
 };
 
 /// In place of a window: layers keep a state, which is found again where a step has ended with a block.

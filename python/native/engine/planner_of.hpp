@@ -204,6 +204,8 @@ class grouped_planner final : public planner {
     // The plan's other moves are of no use to an engine that computes anew.
     plan shown;
     shown.decode = p.decode, shown.prefill = p.prefill;
+    shown.fetch = p.fetch, shown.load = p.load;
+    shown.fetch_after = p.fetch_after, shown.load_after = p.load_after;
     shown.preempted = p.preempted, shown.outgrown = p.outgrown;
     shown.computed = p.computed, shown.id = p.id;
     return shown;
@@ -221,11 +223,21 @@ class grouped_planner final : public planner {
   void retune(request& r) override { retune_request(scheduler_, r); }
   encoder_outputs* encoder() override { return encoder_of(scheduler_.gate()); }
   told_events* events() override { return &scheduler_.cache_events(); }
+  ts::status loading(request& r, ts::tokens n) override { return scheduler_.loading(r, n, time_point::never()); }
+  ts::status fetching(request& r, ts::tokens n) override { return scheduler_.fetching(r, n); }
+  ts::status arrived(request& r, ts::tokens n) override { return scheduler_.arrived(r, n); }
+  ts::status park(request& r) override { return scheduler_.park(r, time_point::never()); }
+  ts::status ready(request& r) override { return scheduler_.ready(r); }
+  ts::status abandon(const plan& p) override { return scheduler_.abandon(own(p)); }
+  ts::status drain(request& r, std::uint64_t& ticket) override {
+    return scheduler_.finish(r, time_point::never(), ticket);
+  }
+  ts::status drained(std::uint64_t ticket) override { return scheduler_.drained(ticket); }
   ts::tokens cached(const request& r) const override { return scheduler_.tables().match(r.prefix_hashes(), r.prompt); }
   ts::wait_reason why(const request& r) const override { return scheduler_.why(r); }
   std::span<request* const> residents() const override { return scheduler_.residents(); }
   std::size_t suspended() const override { return scheduler_.suspended_count(); }
-  std::size_t draining() const override { return 0; }
+  std::size_t draining() const override { return scheduler_.draining_count(); }
   std::size_t waiting() const override { return scheduler_.waiting_count(); }
   row_of_group row(std::size_t group, std::uint32_t row, std::size_t fresh) const override {
     const auto& all = scheduler_.tables();
@@ -242,7 +254,8 @@ class grouped_planner final : public planner {
  private:
   using limits = typename scheduler::limits;
   static limits limits_of(const settings& s) {
-    limits l{s.limits, {}, s.windows.size()};
+    // A peer computes the last token of a prompt anew.
+    limits l{s.limits, {}, s.windows.size(), s.stores, ts::tokens{s.transfers ? 1 : 0}};
     for (std::size_t g = 0; g != l.used; ++g) {
       l.layers[g] = {s.block_sizes[g], s.windows[g], s.in_chunks[g], s.windows[g] == state_window, s.spare[g]};
     }

@@ -38,9 +38,11 @@ class Core:
         """Whether a request that holds blocks has all of its prompt."""
     def take_drafts(self, slot_of: dict[str, int], req_ids: list[str], guesses: list[list[int]]) -> None:
         """Drafts for the next step, where they are known before it is planned."""
-    def loads(self) -> list[tuple[Any, tuple[list[int]], int]]:
-        """(request, block ids, blocks of these that are here already) of each request with KV on its way by the latest
-        plan."""
+    def loads(self) -> list[tuple[Any, tuple[list[int], ...], int]]:
+        """(request, block ids by group, tokens of it that are here already) of each request with KV on its way by the
+        latest plan."""
+    def lost(self) -> list[Any]:
+        """Requests that begin anew since the last call: too little KV has come for their windows."""
     def arrived(self, slot: int, tokens: int) -> None:
         """`tokens` tokens of it have come, and no more will."""
     def drain(self, slot: int) -> int | None:
@@ -94,10 +96,10 @@ class Core:
         """Tokens of a request that have KV once the steps under way have been run."""
     def residents(self) -> list[Any]:
         """The requests that hold blocks, in the order of their turns."""
-    def names_of(self, slot: int) -> list[int]:
-        """What the full blocks of a request are found by, from its beginning."""
-    def blocks_of(self, slot: int) -> list[int]:
-        """Blocks that a request holds."""
+    def names_of(self, slot: int, group: int) -> list[int]:
+        """What the full blocks of a request in a group are found by, from its beginning."""
+    def blocks_of(self, slot: int) -> tuple[list[int], ...]:
+        """For each group the blocks that a request holds, as the runner has them."""
     def write_tokens(self, slot: int) -> None:
         """Brings a request's lists of tokens up to date."""
     def close(self) -> None:

@@ -193,7 +193,11 @@ class Endpoint:
 
         async def run() -> None:
             url = f"http://127.0.0.1:{self.port}/v1"
-            async with AsyncOpenAI(base_url=url, api_key="none", timeout=patience, max_retries=0) as client:
+            # A connection that is kept may be closed by the server just when it is used again.
+            once = {"Connection": "close"}
+            async with AsyncOpenAI(
+                base_url=url, api_key="none", timeout=patience, max_retries=0, default_headers=once
+            ) as client:
                 await what(client)
 
         asyncio.run(run())
@@ -265,8 +269,11 @@ def prompts(n: int, seed: int, least: int = 20, most: int = 120) -> list[list[in
     return [[draw.randrange(3, 1000) for _ in range(draw.randrange(least, most))] for _ in range(n)]
 
 
-async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int, moves: bool = True) -> str:
-    """What is said to these, greedily. A request that samples from one token is greedy too, but it does not move."""
+async def text_of(
+    client: AsyncOpenAI, model: str, ids: list[int], n: int, moves: bool = True, heard: list[str] | None = None
+) -> str:
+    """What is said to these, greedily. A request that samples from one token is greedy too, but it does not move.
+    `heard`: takes the parts as they come."""
     got = ""
     how: dict[str, Any] = {"ignore_eos": True} if moves else {"ignore_eos": True, "top_k": 1}
     stream = await client.completions.create(
@@ -274,6 +281,8 @@ async def text_of(client: AsyncOpenAI, model: str, ids: list[int], n: int, moves
     )
     async for chunk in stream:
         got += chunk.choices[0].text
+        if heard is not None:
+            heard.append(chunk.choices[0].text)
         last = chunk.choices[0].finish_reason
     assert last == "length"
     return got

@@ -25,7 +25,8 @@ from vllm.v1.request import RequestStatus
 class Told(KVConnectorMetadata):
     """What the worker is to do in a step."""
 
-    pull: dict[str, tuple[list[int], dict[str, Any]]] = field(default_factory=dict)  #: local blocks, and from where
+    #: local blocks of each group, and from where
+    pull: dict[str, tuple[list[list[int]], dict[str, Any]]] = field(default_factory=dict)
     keep: list[str] = field(default_factory=list)  #: these have ended, and a peer will pull
 
 
@@ -37,6 +38,10 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
         self.name = vllm_config.kv_transfer_config.engine_id
         self.next = Told()
         self.asked: list[str] = []
+        #: So many blocks of each group go from one engine to another, at most; 0: all.
+        specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
+        windows = [spec.sliding_window if isinstance(spec, stub.SlidingWindowSpec) else 0 for spec in specs]
+        self.most = [-(-window // stub.block_size) for window in windows]
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
         params = request.kv_transfer_params or {}
@@ -47,9 +52,13 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
         params = request.kv_transfer_params or {}
         if params.get("do_remote_prefill"):
-            local = blocks.get_unhashed_block_ids_all_groups()[0] if num_external_tokens else []
-            self.next.pull[request.request_id] = (local, params)
+            local = blocks.get_unhashed_block_ids_all_groups() if num_external_tokens else []
+            self.next.pull[request.request_id] = (self._clipped(local), params)
             params["do_remote_prefill"] = False
+
+    def _clipped(self, block_ids: Any) -> list[list[int]]:
+        """A window's last blocks, as vLLM's connector counts them."""
+        return [ids[-n - 1 :] if n else ids for ids, n in zip(block_ids, self.most, strict=False)]
 
     def build_connector_meta(self, scheduler_output: Any) -> Told:
         told, self.next = self.next, Told()
@@ -63,11 +72,12 @@ class NixlConnector(KVConnectorBase_V1, SupportsHMA):
         ended = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_STOPPED)
         if not params.get("do_remote_decode") or request.status not in ended:
             return False, None
-        assert len(block_ids[0]) == -(-request.num_computed_tokens // stub.block_size)
+        for ids in block_ids:
+            assert len(ids) == -(-request.num_computed_tokens // stub.block_size)
         self.next.keep.append(request.request_id)
         return True, {
             "do_remote_prefill": True,
-            "remote_block_ids": block_ids,
+            "remote_block_ids": self._clipped(block_ids),
             "remote_engine_id": self.name,
             "remote_request_id": request.request_id,
         }
@@ -118,7 +128,7 @@ class Worker:
         told = step.kv_connector_metadata
         self.kept |= set(told.keep)
         for request_id, (local, params) in told.pull.items():
-            if local:
+            if any(local):
                 self.pulling[request_id] = [self.rng.randrange(6), local, params]
             else:
                 self.unwanted.append(params)
@@ -126,7 +136,7 @@ class Worker:
             if self._is_kept(params):
                 self.unwanted.remove(params)
                 self._let_go(params)
-        done, invalid = set(), set()
+        done, invalid, failed = set(), set(), set()
         for request_id, job in list(self.pulling.items()):
             job[0] -= 1
             if job[0] >= 0 or not self._is_kept(job[2]):
@@ -134,16 +144,23 @@ class Worker:
             del self.pulling[request_id]
             done.add(request_id)
             if self.rng.random() < self.failing:
-                invalid.add(self.rng.choice(job[1]))
+                lost = self.rng.choice([block for ids in job[1] for block in ids])
+                # With several groups vLLM is told of the request, not of blocks.
+                (invalid.add(lost) if len(job[1]) == 1 else failed.add(request_id))
                 self.failed += 1
-            self._copy(job[1], job[2], invalid)
+                self._copy(job[1], job[2], invalid | {lost})
+            else:
+                self._copy(job[1], job[2], invalid)
             self._let_go(job[2])
         sent, self.sent = self.sent, set()
         self.launched.append(
             (
                 step,
                 KVConnectorOutput(
-                    finished_sending=sent or None, finished_recving=done or None, invalid_block_ids=invalid
+                    finished_sending=sent or None,
+                    finished_recving=done or None,
+                    invalid_block_ids=invalid,
+                    **({"failed_recving": failed} if failed else {}),
                 ),
             )
         )
@@ -154,15 +171,15 @@ class Worker:
         assert request_id not in other.gone, "its blocks are not kept any more"
         return request_id in other.kept
 
-    def _copy(self, local: list[int], params: dict[str, Any], invalid: set[int]) -> None:
+    def _copy(self, groups: list[list[int]], params: dict[str, Any], invalid: set[int]) -> None:
         """The last of the remote blocks, where some are here already."""
         other = self.others[params["remote_engine_id"]]
-        remote = params["remote_block_ids"][0]
-        assert len(remote) >= len(local)
-        for mine, theirs in zip(local, remote[len(remote) - len(local) :], strict=True):
-            if mine not in invalid:
-                self.runner.put(mine, other.runner.content(theirs))
-                self.pulled += 1
+        for local, remote in zip(groups, params["remote_block_ids"], strict=True):
+            assert len(remote) >= len(local)
+            for mine, theirs in zip(local, remote[len(remote) - len(local) :], strict=True):
+                if mine not in invalid:
+                    self.runner.put(mine, other.runner.content(theirs))
+                    self.pulled += 1
 
     def _let_go(self, params: dict[str, Any]) -> None:
         self.others[params["remote_engine_id"]].expire(params["remote_request_id"])

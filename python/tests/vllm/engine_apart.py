@@ -67,10 +67,13 @@ def serve(pipe: Any, folder: str, tessera: dict[str, Any] | None, transfers: boo
 class Engine:
     """One of them, seen from here."""
 
-    def __init__(self, tessera: dict[str, Any] | None, transfers: bool, blocks: int = 200) -> None:
+    def __init__(
+        self, tessera: dict[str, Any] | None, transfers: bool, blocks: int = 200, folder: str | None = None
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, there = context.Pipe()
-        self.process = context.Process(target=serve, args=(there, model.folder(), tessera, transfers, blocks))
+        folder = folder or model.folder()
+        self.process = context.Process(target=serve, args=(there, folder, tessera, transfers, blocks))
         self.process.start()
         there.close()
 

@@ -14,6 +14,8 @@ from vllm.config import KVTransferConfig
 from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import DraftTokenIds
 
+from tessera.vllm import _api as api
+
 
 def connected(made: Any, name: str, options: dict[str, Any], policy: str = "recompute") -> Any:
     made.kv_transfer_config = KVTransferConfig(
@@ -45,22 +47,28 @@ class Served:
         count: int = 60,
         in_flight: int = 1,
         sees: bool = False,
+        windows: tuple[int, ...] = (0,),
+        stages: int = 1,
         **more: Any,
     ) -> None:
         store.StoreConnector.stores.clear()
-        made = (images.config if sees else stub.config)(tessera=tessera, async_scheduling=in_flight == 2, **more)
+        kind = images.config if sees else stub.config
+        made = kind(tessera=tessera, async_scheduling=in_flight == 2, stages=stages, **more)
         made = connected(made, name, dict(options or {}), policy)
         own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
         cls = own if tessera is None else stub.Scheduler
-        self.in_flight = in_flight
-        self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True)
+        self.in_flight = in_flight = api.plans_in_flight(made)
+        memory = stub.memory(blocks, windows)
+        self.s = s = stub.scheduler(cls, made, blocks, log_stats=True, include_finished_set=True, kv=memory)
         assert type(s) is cls
         self.runner = (images.Runner if sees else stub.Runner)(
             blocks,
             more.get("second", False),
+            windows=windows,
+            stages=stages,
             drafts=more.get("drafts", 0),
             drafter=more.get("drafter", "").removeprefix("ngram"),
-            discards=failing > 0 or in_flight == 2,
+            discards=failing > 0 or in_flight > 1,
         )
         if name == "OffloadingConnector":
             self.worker: Any = store.Offload(self.runner, seed)

@@ -53,7 +53,7 @@ def with_config(part: str | None, **values: Any) -> Any:
     return made
 
 
-two_stages = copy.copy(stub.config(stages=2).parallel_config)
+two_stages, three_stages = (copy.copy(stub.config(stages=n).parallel_config) for n in (2, 3))
 configurations = {
     "pipeline parallelism with drafts": (
         None,
@@ -62,9 +62,9 @@ configurations = {
             "speculative_config": own(method="ngram", uses_draft_kv_cache=lambda: False),
         },
     ),
-    "pipeline parallelism with a KV connector": (
+    "OffloadingConnector with more than two stages of a pipeline": (
         None,
-        {"parallel_config": two_stages, "kv_transfer_config": connector("ExampleConnector")},
+        {"parallel_config": three_stages, "kv_transfer_config": connector("OffloadingConnector")},
     ),
     "context parallelism": ("parallel_config", {"decode_context_parallel_size": 2}),
     "unknown drafters with KV of their own": (

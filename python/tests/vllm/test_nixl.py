@@ -7,6 +7,7 @@ import importlib.util
 import os
 import random
 
+import model
 import pytest
 from engine_apart import Engine, block_size
 
@@ -27,13 +28,18 @@ def prompts() -> list[list[int]]:
     return made + [start + p for p in made[:20]]
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "pascal"])
-def test_the_same_tokens_by_two_engines(policy: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "groups", "policy"),
+    [("llama", 1, "fcfs"), ("llama", 1, "pascal"), ("gpt_oss", 2, "fcfs"), ("five windows and all", 6, "pascal")],
+)
+def test_the_same_tokens_by_two_engines(kind: str, groups: int, policy: str) -> None:
     """Prompts are computed by one and gone on with by the other, which has little memory: the tokens of one engine."""
     asked = prompts()
     lengths = [5 + 7 * i % 60 for i in range(len(asked))]
-    alone = Engine(None, transfers=False)
-    pair = [Engine({"policy": policy, "fallback": False}, transfers=True, blocks=b) for b in (200, 50)]
+    folder = model.folder(kind)
+    alone = Engine(None, transfers=False, blocks=200 * groups, folder=folder)
+    ours = {"policy": policy, "fallback": False}
+    pair = [Engine(ours, transfers=True, blocks=b * groups, folder=folder) for b in (200, 50)]
     all_engines = [alone, *pair]
     try:
         for e in all_engines:
@@ -50,7 +56,10 @@ def test_the_same_tokens_by_two_engines(policy: str) -> None:
             assert (tokens, reason) == (expected[request_id][0][:1], "length")
             assert params["do_remote_prefill"]
             i = int(request_id)
-            assert len(params["remote_block_ids"][0]) == -(-len(asked[i]) // block_size)
+            # Each window hands over its last blocks.
+            whole = -(-len(asked[i]) // block_size)
+            assert len(params["remote_block_ids"]) == groups
+            assert sorted({len(ids) for ids in params["remote_block_ids"]})[-1] == whole
             pair[1].ask(request_id, asked[i], lengths[i], params)
         for _ in asked:
             request_id, tokens, reason, _ = pair[1].take()

@@ -9,142 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 import connector
-import images
 import pytest
 import stub
-from vllm.config import KVTransferConfig
+from pair import Pair, engine
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import KVConnectorOutput
-
-
-def engine(
-    name: str, tessera: dict[str, Any] | None = None, policy: str = "recompute", sees: bool = False, **more: Any
-) -> Any:
-    """A scheduler with a connector; vLLM's own without `tessera`. `sees`: of a model with images."""
-    made = (images.config if sees else stub.config)(tessera=tessera, **more)
-    made.kv_transfer_config = KVTransferConfig(
-        kv_connector="NixlConnector",
-        kv_connector_module_path="connector",
-        kv_role="kv_both",
-        engine_id=name,
-        kv_load_failure_policy=policy,
-    )
-    return made
-
-
-class Pair:
-    """An engine that computes prompts and one that goes on, with requests of their own beside."""
-
-    def __init__(
-        self,
-        seed: int,
-        tessera: dict[str, Any] | None,
-        blocks: int = 60,
-        failing: float = 0,
-        in_flight: int = 1,
-        **more: Any,
-    ):
-        workers: dict[str, connector.Worker] = {}
-        self.rng = random.Random(seed)
-        self.engines = {}
-        self.workers = workers
-        self.in_flight = in_flight
-        self.overlapped = 0
-        for name in ("P", "D"):
-            made = engine(name, tessera, async_scheduling=in_flight == 2, **more)
-            own = stub.OwnAsyncScheduler if in_flight == 2 else stub.OwnScheduler
-            s = stub.scheduler(stub.Scheduler if tessera is not None else own, made, blocks)
-            places = more.get("max_num_seqs", 24)
-            kind = images.Runner if more.get("sees") else stub.Runner
-            drafts = {"drafts": more.get("drafts", 0), "drafter": more.get("drafter", "").removeprefix("ngram")}
-            runner = kind(blocks, more.get("second", False), places=places, discards=in_flight == 2, **drafts)
-            self.engines[name] = (s, connector.Worker(name, runner, workers, seed, failing))
-        self.got: dict[str, list[int]] = {}
-        self.reasons: dict[str, Any] = {}
-        self.aborted: set[str] = set()
-        self.preempted = 0
-        self.cached = 0
-
-    def add(
-        self, name: str, request_id: str, prompt: Any, params: Any, transfer: Any, salt: Any = None, sees: Any = ()
-    ) -> None:
-        r = stub.request(request_id, prompt, params, salt=salt, mm_features=list(sees))
-        r.kv_transfer_params = transfer
-        self.got[request_id] = []
-        self.engines[name][0].add_request(r)
-
-    def step(self, name: str) -> list[Any]:
-        """A step of one engine: the outputs that are the last of their requests."""
-        s, worker = self.engines[name]
-        plan = s.schedule()
-        self.preempted += len(plan.preempted_req_ids or ())
-        self.overlapped += bool(plan.total_num_scheduled_tokens and worker.launched)
-        self.cached += sum(n.num_computed_tokens for n in plan.scheduled_new_reqs)
-        ended = []
-        worker.launch(plan)
-        if self.rng.random() < 0.05 and s.requests and self.aborts:
-            victim = self.rng.choice(list(s.requests))
-            s.finish_requests(victim, stub.RequestStatus.FINISHED_ABORTED)
-            self.aborted.add(victim)
-        if len(worker.launched) < self.in_flight:
-            return []
-        plan, ran = worker.finish()
-        for outputs in s.update_from_output(plan, ran).values():
-            for o in outputs.outputs:
-                self.got[o.request_id] += o.new_token_ids
-                if o.finish_reason is not None:
-                    self.reasons[o.request_id] = o.finish_reason
-                    ended.append(o)
-        if worker.runner.drafts and self.in_flight == 1 and plan.total_num_scheduled_tokens:
-            s.update_draft_token_ids(worker.runner.take_draft_token_ids())
-        return ended
-
-    def serve(self, load: stub.Load, aborts: bool, forgets: float = 0) -> None:
-        """Two of three prompts are computed by P, and D goes on with them; the others come to D, or P, alone."""
-        self.aborts = aborts
-        asked, forgotten = {}, []
-        arrivals, features = load.requests(), getattr(load, "features", {})
-        for i, (request_id, prompt, params, _, salt) in enumerate(arrivals):
-            mine = features.get(request_id, ())
-            asked[request_id] = (prompt, params, salt, mine)
-            if i % 3:
-                one = stub.SamplingParams(temperature=0, max_tokens=1)
-                self.add("P", f"{request_id} at P", prompt, one, {"do_remote_decode": True}, salt, mine)
-            else:
-                self.add("D" if i % 2 else "P", request_id, prompt, params, None, salt, mine)
-        steps = 0
-        while any(s.has_requests() for s, _ in self.engines.values()):
-            for o in self.step("P"):
-                request_id = o.request_id.removesuffix(" at P")
-                if request_id == o.request_id:
-                    continue
-                assert o.kv_transfer_params, "it says where its KV is"
-                if self.rng.random() < forgets:
-                    forgotten.append(o.request_id)  # no peer comes, and some time later it is given up
-                    continue
-                prompt, params, salt, mine = asked[request_id]
-                self.add("D", request_id, prompt, params, dict(o.kv_transfer_params), salt, mine)
-            self.step("D")
-            for request_id in [name for name in forgotten if name in self.workers["P"].kept]:
-                forgotten.remove(request_id)
-                self.workers["P"].expire(request_id)
-            steps += 1
-            assert steps < 20_000, "it does not come to an end"
-        for request_id, (prompt, params, _, mine) in asked.items():
-            if request_id not in self.got:
-                continue
-            expected = stub.answer(images.seen(prompt, mine), params)
-            if request_id in self.aborted:
-                expected = expected[: len(self.got[request_id])]
-            elif self.reasons[request_id] == FinishReason.ERROR:
-                assert not self.got[request_id]
-                continue
-            assert self.got[request_id] == expected, request_id
-        for s, worker in self.engines.values():
-            assert not s.requests and not worker.kept and not worker.pulling
-            assert s.get_kv_cache_usage() == 0 and s.get_request_counts() == (0, 0)
-
 
 policies = ["fcfs", "pars", "pascal", "due_first"]
 flights = pytest.mark.parametrize("in_flight", [1, 2], ids=["", "two in flight"])
@@ -205,8 +75,9 @@ def test_a_wrong_block_is_seen() -> None:
     worker = pair.workers["D"]
     copy, wrong = worker._copy, []
 
-    def with_a_wrong_block(local: list[int], params: dict[str, Any], invalid: set[int]) -> None:
-        copy(local, params, invalid)
+    def with_a_wrong_block(groups: list[list[int]], params: dict[str, Any], invalid: set[int]) -> None:
+        copy(groups, params, invalid)
+        (local,) = groups
         if not wrong and len(local) > 1:
             worker.runner.kv[local[0]] = list(worker.runner.kv[local[1]])
             wrong.append(local[0])
@@ -588,8 +459,8 @@ def test_what_is_handed_back() -> None:
     made.device_config = copy.copy(made.device_config)
     made.device_config.device_type = "cuda"
     assert type(stub.scheduler(stub.Scheduler, made, 60)) is stub.OwnScheduler
-    two = stub.memory(60, (0, 40))
-    assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=two)) is stub.OwnScheduler
+    for memory in (stub.memory(60, (0, stub.an_aligned)), stub.memory(60, (0, 40), sizes=(32, 16))):
+        assert type(stub.scheduler(stub.Scheduler, engine("P", {}), 60, kv=memory)) is stub.OwnScheduler
     # Without vLLM's hybrid manager, a window's KV is kept as that of full attention.
     (group,) = stub.memory(60).kv_cache_groups
     all_kept = stub.memory(60)

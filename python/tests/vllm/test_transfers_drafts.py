@@ -6,8 +6,9 @@ from __future__ import annotations
 import images
 import pytest
 import stub
+from pair import Pair, engine
 from test_connectors import drafters
-from test_transfers import Pair, beside_each_other, engine, flights, of_a_peer, policies
+from test_transfers import beside_each_other, flights, of_a_peer, policies
 from vllm.v1.outputs import KVConnectorOutput
 
 
@@ -80,7 +81,7 @@ def test_what_has_not_come_is_looked_at_once() -> None:
     s, runner = stub.scheduler(stub.Scheduler, engine("D", {}), 60), stub.Runner(60)
     of_a_peer(s, "a", [7] * 100)
     output = runner.run(step := s.schedule())
-    local, _ = step.kv_connector_metadata.pull["a"]
+    (local,), _ = step.kv_connector_metadata.pull["a"]
     output.kv_connector_output = KVConnectorOutput(finished_recving={"a"}, invalid_block_ids={local[0]})
     s.update_from_output(step, output)
     steps = []

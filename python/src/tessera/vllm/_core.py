@@ -44,6 +44,7 @@ def make_core(
     plans_in_flight: int = 1,
     lookahead: int = 0,
     transfers: bool = False,
+    stores: bool = False,
     tells: bool = False,
     encoder: Encoder | None = None,
 ) -> Any:
@@ -74,6 +75,7 @@ def make_core(
             "drafts_of_batch": api.drafts_of_batch(vllm_config) if lookahead else [],
             **layout_of(kv_cache_config),
             "transfers": transfers,
+            "stores": stores,
             "tells": tells,
             "encoder_budget": 0 if encoder is None else encoder.budget,
             "encoder_cache": 0 if encoder is None else encoder.cache,

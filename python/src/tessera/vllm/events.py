@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from tessera.vllm import _api as api
+from tessera.vllm.support import layout_of
 
 _make_stored = api.make(api.BlockStored)
 _make_removed = api.make(api.BlockRemoved)
@@ -15,21 +16,21 @@ _make_removed = api.make(api.BlockRemoved)
 class Events:
     """Publishes what the core tells. Names of blocks are numbers of 64 bits, which mean nothing elsewhere."""
 
-    def __init__(self, vllm_config: Any, kv_cache_config: Any, core: Any, block_size: int) -> None:
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, core: Any) -> None:
         rank = getattr(vllm_config.parallel_config, "data_parallel_index", 0)
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
-        self.block_size = block_size
+        self.sizes = layout_of(kv_cache_config)["block_sizes"]
         self.ahead = api.hash_ahead(vllm_config)
         self.kinds = [api.kind_of(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
         self.found_again: list[Any] = []  #: of requests that want to have that told, too
 
-    def found(self, request: Any, names: list[int]) -> None:
-        """A request has begun with these blocks, which were there already."""
-        for group in range(len(self.kinds)):
+    def found(self, request: Any, slot: int, tokens: int) -> None:
+        """A request has begun with the blocks of so many tokens, which were there already."""
+        for group, size in enumerate(self.sizes):
             record = self._stored(group, None, request)
-            for i, name in enumerate(names):
-                self._add(record, name, i * self.block_size, request)
+            for i, name in enumerate(self.core.names_of(slot, group)[: tokens // size]):
+                self._add(record, name, i * size, request)
             self.found_again.append(record)
 
     def publish(self, others: Any = ()) -> None:
@@ -69,7 +70,7 @@ class Events:
             block_hashes=[],
             parent_block_hash=parent,
             token_ids=[],
-            block_size=self.block_size,
+            block_size=self.sizes[group],
             lora_id=None if adapter is None else adapter.adapter_id,
             medium=api.MEDIUM_GPU,
             lora_name=None if adapter is None else adapter.name,
@@ -82,7 +83,7 @@ class Events:
 
     def _add(self, record: Any, name: int, first: int, request: Any) -> None:
         """The block from token `first` on."""
-        end = first + self.block_size
+        end = first + record.block_size
         record.block_hashes.append(name)
         record.token_ids.extend(request._all_token_ids[first:end])
         record.extra_keys.append(api.event_keys(request, first, end + self.ahead))

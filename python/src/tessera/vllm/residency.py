@@ -19,17 +19,18 @@ class _Block:
 class Residency:
     """Tells vLLM's collector what it would hear of vLLM's block pool: by the lists of blocks in the steps."""
 
-    def __init__(self, collector: Any, caching: bool) -> None:
+    def __init__(self, collector: Any, caching: bool, sizes: list[int]) -> None:
         self.collector = collector
         self.caching = caching
+        self.sizes = sizes  #: of the blocks of each group
 
     def starts(self, groups: Iterable[list[int]], here: int) -> None:
-        """A request takes these blocks. The first `here` of each group are found in the prefix cache, except those that
-        no later token needs: 0 stands for them."""
-        for block_ids in groups:
-            for block_id in filter(None, block_ids[:here]):
+        """A request takes these blocks. Those of its first `here` tokens are found in the prefix cache. 0 stands for
+        those that no later token needs."""
+        for block_ids, size in zip(groups, self.sizes, strict=True):
+            for block_id in filter(None, block_ids[: here // size]):
                 self.collector.on_block_accessed(_Block(block_id))
-            self.takes([block_ids[here:]])
+            self.takes([block_ids[here // size :]])
 
     def takes(self, groups: Iterable[list[int]]) -> None:
         """What was in these blocks is given up, and a request fills them anew."""

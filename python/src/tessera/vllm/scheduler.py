@@ -124,7 +124,8 @@ class Scheduler(Grammars, Drafts):
         self.cache_stats = api.PrefixCacheStats()
         self.perf_metrics = api.perf_metrics(vllm_config) if log_stats else None
         collector = api.residency_metrics(vllm_config)
-        self.residency = None if collector is None else Residency(collector, self.caching)
+        sizes = [group.kv_cache_spec.block_size for group in kv_cache_config.kv_cache_groups]
+        self.residency = None if collector is None else Residency(collector, self.caching, sizes)
         #: KV from and for elsewhere
         self.transfers: Transfers | None = None
         if vllm_config.kv_transfer_config is not None:
@@ -154,12 +155,13 @@ class Scheduler(Grammars, Drafts):
             plans_in_flight=api.plans_in_flight(vllm_config),
             lookahead=self.lookahead,
             transfers=self.transfers is not None,
+            stores=self.transfers is not None and self.transfers.of_all,
             tells=tells(vllm_config),
             encoder=self.encoder,
         )
         #: the same for code elsewhere: it finds true numbers in them
         self.requests = Requests(self.by_id, self.slots, self.core)
-        self.events = Events(vllm_config, kv_cache_config, self.core, block_size) if tells(vllm_config) else None
+        self.events = Events(vllm_config, kv_cache_config, self.core) if tells(vllm_config) else None
         if self.transfers is not None:
             self.transfers.core, self.transfers.slots = self.core, self.slots
         logger.info("tessera schedules: %s %s", options.policy, options.parameters or "")
@@ -356,6 +358,8 @@ class Scheduler(Grammars, Drafts):
         """Requests that start, for the runner: those that it does not know. The second runner is told of resumed ones
         as well."""
         new = []
+        if self.transfers is not None:
+            self.transfers.lost(self.core.lost())
         for request, block_ids, first, is_known, length in fresh:
             here, external = first, 0
             has_come = False
@@ -363,16 +367,14 @@ class Scheduler(Grammars, Drafts):
                 has_come = request.request_id in self.transfers.fetched
                 here, external = self.transfers.starts(request.request_id, first)
             if self.residency is not None and not has_come:
-                self.residency.starts(block_ids, here // self.block_size)
+                self.residency.starts(block_ids, here)
             if self.log_stats:
                 request.record_event(api.EngineCoreEventType.SCHEDULED, now)
                 if self.caching and not getattr(request, "skip_reading_prefix_cache", False):
                     self.cache_stats.record(num_tokens=length, num_hits=here, preempted=is_known)
             request.num_computed_tokens = first
             if here and self.events is not None and getattr(request, "kv_cache_report_mode", None) == "full":
-                self.events.found(
-                    request, self.core.names_of(self.slots[request.request_id])[: here // self.block_size]
-                )
+                self.events.found(request, self.slots[request.request_id], here)
             if not is_known and getattr(request, "prefill_stats", None) is not None:
                 request.prefill_stats.set(
                     num_prompt_tokens=request.num_prompt_tokens,

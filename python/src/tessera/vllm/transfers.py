@@ -9,15 +9,20 @@ keeps its blocks until they have been read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from tessera.vllm import _api as api
+from tessera.vllm.support import layout_of
 
 logger = api.init_logger("vllm.tessera")
 
 _make_block = api.make(api.KVCacheBlock)
+
+#: A request's blocks, for each group of layers. 0 stands for a block that a window has passed.
+Blocks = Sequence[list[int]]
 
 
 @dataclass
@@ -35,8 +40,8 @@ class Arriving:
 
     slot: int
     tokens: int
-    blocks: list[int]
-    here: int  #: how many of the blocks were here already
+    blocks: Blocks
+    here: int  #: how many of the tokens were here already
     came: int  #: tokens that come from elsewhere, as the connector counts them
     wanted: bool = True  #: its request has not ended
 
@@ -49,6 +54,9 @@ class Transfers:
         self.core: Any = None  #: to be set before the first request joins
         self.slots: dict[str, int] = {}  #: the scheduler's
         self.block_size = block_size
+        layout = layout_of(kv_cache_config)
+        #: For each group of layers: how many tokens a token looks at (0: all), and whether these are a chunk.
+        self.windows = [(window, g in layout["in_chunks"]) for g, window in enumerate(layout["windows"])]
         #: Whether it concerns all requests, and reads their tokens. Else only those with parameters for it.
         self.of_all = vllm_config.kv_transfer_config.kv_connector not in api.connectors_by_request
         self.shares = bool(vllm_config.cache_config.enable_prefix_caching)
@@ -93,7 +101,7 @@ class Transfers:
         longer than a step. None: it is to be asked again in the next step."""
         request_id = request.request_id
         self._forget_found(request_id)
-        if not self.concerns(request) or request_id in self.without:
+        if not self.concerns(request) or request_id in self.without or self._is_cut(request):
             return 0, False
         if self.of_all:
             self._write(request)
@@ -144,7 +152,7 @@ class Transfers:
             self.expected.discard(request_id)
             announced = min(found.here + found.tokens, request.num_tokens - 1)
             # Without those for its drafts: a peer counts as many blocks as there are at the other end.
-            blocks = block_ids[0][: -(-(found.here + found.tokens) // self.block_size)]
+            blocks = self._first(block_ids, found.here + found.tokens)
             self.arriving[request_id] = Arriving(self.slots[request_id], announced, blocks, here, found.tokens)
             self._has_blocks(request, blocks, here, found.tokens)
             self._count(request, request.num_tokens - found.here, found.tokens, request.num_preemptions > 0)
@@ -156,8 +164,8 @@ class Transfers:
             has_come = self.fetched.pop(request_id, None) is not None
             here, external = self._start_of(request_id, first)
             if external:
-                starting.append((request, set(block_ids[0])))
-            self._has_blocks(request, block_ids[0], here // self.block_size, external)
+                starting.append((request, set().union(*block_ids)))
+            self._has_blocks(request, block_ids, here, external)
             if not has_come:  # else it was counted before
                 self._count(request, request.num_tokens - here, external, request.num_preemptions > 0)
         if starting:
@@ -189,16 +197,41 @@ class Transfers:
         output.kv_connector_metadata = self.connector.build_connector_meta(output)
 
     def _blocks_of(self, request_id: str) -> tuple[list[int], ...]:
-        """A request's blocks by the runner's numbers. Its block 0 belongs to no request."""
-        return ([block + 1 for block in self.core.blocks_of(self.slots[request_id])],)
+        return self.core.blocks_of(self.slots[request_id])
 
-    def _has_blocks(self, request: Any, block_ids: list[int], here: int, external: int) -> None:
+    def _first(self, blocks: Blocks, tokens: int) -> list[list[int]]:
+        """The blocks of a request's first tokens."""
+        return [of_group[: -(-tokens // self.block_size)] for of_group in blocks]
+
+    def _needed(self, tokens: int) -> list[int]:
+        """For each group of layers: how many of the blocks of so many tokens the last of these looks at."""
+        last, blocks = tokens - 1, -(-tokens // self.block_size)
+        firsts = [
+            0 if not window or last < window else last // window * window if in_chunks else last - window + 1
+            for window, in_chunks in self.windows
+        ]
+        return [blocks - first // self.block_size for first in firsts]
+
+    def _is_cut(self, request: Any) -> bool:
+        """Whether its peer says that it lacks a block that the last token of the prompt looks at. Under vLLM's own
+        scheduler it may have passed one."""
+        there = (request.kv_transfer_params or {}).get("remote_block_ids")
+        if not isinstance(there, Sequence) or len(there) != len(self.windows):
+            return False
+        needed = self._needed(request.num_prompt_tokens)
+        return any(isinstance(ids, Sequence) and 0 in ids[-n:] for ids, n in zip(there, needed, strict=True))
+
+    def _has_blocks(self, request: Any, block_ids: Blocks, here: int, external: int) -> None:
         if not self.concerns(request):
             return
-        blocks = [_make_block(block_id=n) for n in block_ids]
-        for block in blocks[:here]:
-            block._block_hash = b""  # what the connector asks is whether it has one
-        self.connector.update_state_after_alloc(request, api.KVCacheBlocks((blocks,)), external)
+        groups = []
+        for of_group in block_ids:
+            blocks = [_make_block(block_id=n, is_null=not n) for n in of_group]
+            for block in blocks[: here // self.block_size]:
+                # What the connector asks is whether it has one.
+                block._block_hash = None if block.is_null else b""
+            groups.append(blocks)
+        self.connector.update_state_after_alloc(request, api.KVCacheBlocks(tuple(groups)), external)
 
     def _count(self, request: Any, asked: int, came: int, again: bool) -> None:
         """A request that takes its blocks lacks `asked` tokens; `came` of them can be had elsewhere."""
@@ -230,8 +263,7 @@ class Transfers:
         request.num_computed_tokens = computed
         if self.of_all:
             request.update_block_hashes()
-        held = [block + 1 for block in self.core.blocks_of(slot)[: -(-computed // self.block_size)]]
-        keep, params = self._notify_end(request, held)
+        keep, params = self._notify_end(request, self._first(self.core.blocks_of(slot), computed))
         self._forget(request.request_id)
         if not keep:
             self.core.let_go(slot)
@@ -253,17 +285,17 @@ class Transfers:
                 request.update_block_hashes()
                 # In the place of its last token there may be the KV of a draft that was refused.
                 request.num_computed_tokens = min(request.num_computed_tokens, request.num_tokens - 1)
-            keep, _ = self._notify_end(request, [])
+            keep, _ = self._notify_end(request, [[] for _ in self.windows])
             if keep:
                 self.leaving[request.request_id] = None
 
-    def _notify_end(self, request: Any, held: list[int]) -> tuple[bool, Any]:
+    def _notify_end(self, request: Any, held: Blocks) -> tuple[bool, Any]:
         """Tells the connector that a request has ended. Returns whether its blocks are to be kept, and what its client
         is told."""
         try:
             if api.supports_hma(self.connector):
-                return self.connector.request_finished_all_groups(request, (held,))
-            return self.connector.request_finished(request, held)
+                return self.connector.request_finished_all_groups(request, tuple(held))
+            return self.connector.request_finished(request, held[0])
         except Exception as error:  # a client may have sent anything for its peer
             logger.error("the KV of request %s is not kept: %s: %s", request.request_id, type(error).__name__, error)
             return False, None
@@ -283,7 +315,7 @@ class Transfers:
         starting = self.starting.pop(id(output), [])
         invalid = (told.invalid_block_ids if told is not None else None) or set()
         if invalid:  # `take` looks at those of requests with KV on its way
-            invalid = invalid.difference(*(a.blocks[a.here :] for a in self.arriving.values()))
+            invalid = invalid.difference(*(of_group for a in self.arriving.values() for of_group in self._coming(a)))
         if not is_step:
             self.invalid |= invalid
             return [], False
@@ -298,7 +330,7 @@ class Transfers:
             for request_id, request in requests.items()
             if request_id in self.slots
             and request_id not in self.arriving
-            and not late.isdisjoint(self._blocks_of(request_id)[0])
+            and not late.isdisjoint(chain.from_iterable(self._blocks_of(request_id)))
         ]
         is_late = bool(others)
         hit += [request for request in others if request not in hit]
@@ -315,9 +347,9 @@ class Transfers:
                 self.broken[request_id] = 0
         if invalid := told.invalid_block_ids:
             for request_id, a in self.arriving.items():
-                whole = next((i for i, block in enumerate(a.blocks) if block in invalid), None)
-                if whole is not None:
-                    self.broken[request_id] = min(whole * self.block_size, a.tokens)
+                firsts = [i for of_group in a.blocks for i, block in enumerate(of_group) if block in invalid]
+                if firsts:
+                    self.broken[request_id] = min(min(firsts) * self.block_size, a.tokens)
         self.connector.update_connector_output(told)
         for request_id in told.finished_recving or ():
             a = self.arriving.pop(request_id)
@@ -331,14 +363,17 @@ class Transfers:
             tokens = a.tokens if whole is None else whole
             self.core.arrived(a.slot, tokens)
             if request is not None:
-                here = a.here * self.block_size
-                came = a.came if tokens == a.tokens else tokens - here
-                self.fetched[request_id] = (here, max(came, 0))
+                came = a.came if tokens == a.tokens else tokens - a.here
+                self.fetched[request_id] = (a.here, max(came, 0))
         for request_id in told.finished_sending or ():
             # There was no room to keep the KV of some: nothing of theirs is held.
             if (ticket := self.leaving.pop(request_id, None)) is not None:
                 self.core.drained(ticket)
         return failed
+
+    def _coming(self, a: Arriving) -> Blocks:
+        """The blocks of a request that were not here."""
+        return [of_group[a.here // self.block_size :] for of_group in a.blocks]
 
     def at_rest(self) -> bool:
         """Whether no KV comes or goes."""
