@@ -28,9 +28,9 @@ import test_set_option
 import test_states
 import test_states_cached
 import test_whole_prompts
+from pair import Pair
 from test_connectors import Served
 from test_stub import Run, check, drive, policies
-from test_transfers import Pair
 
 from tessera.vllm.options import settable
 
@@ -182,7 +182,9 @@ class Transfers:
 
     def __init__(self, name: str, number: int) -> None:
         self.what = ("transfers", name, number)
-        self.pair = Pair(number, {"policy": name, **policies[name]}, failing=0.1, second=bool(number % 2))
+        windows, blocks = [((0,), 60), ((0, 40), 80), ((40,), 50)][number % 3]
+        own = {"policy": name, **policies[name]}
+        self.pair = Pair(number, own, blocks, failing=0.1, second=bool(number % 2), windows=windows)
 
     def round(self, seed: int, rng: random.Random) -> Run:
         pair = self.pair
@@ -210,6 +212,7 @@ class Stores:
         more: dict[str, Any] = {"options": {"later": 0.5, "unsure": 0.3}, "failing": 0.1}
         if offloads:
             more = {"name": "OffloadingConnector", "options": {"cpu_bytes_to_use": 1 << 20}}
+            more |= {"windows": (0, 40), "blocks": 80} if number % 3 else {}
         self.what = ("stores", name, number, more)
         own = {"policy": name, **policies[name]}
         self.served = Served(own, seed=number, second=bool(number % 2), count=20, **more)

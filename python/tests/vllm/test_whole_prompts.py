@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import stub
+from pair import Pair
 from test_handback import groups, latent, make, with_config
 from test_handback import window as a_window
 from test_stub import Run, check, drive, one_or_two, policies
-from test_transfers import Pair
 from vllm import SamplingParams
 
 #: As many tokens as a prompt and its output can have.
