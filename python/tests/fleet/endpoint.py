@@ -274,15 +274,13 @@ async def text_of(
 ) -> str:
     """What is said to these, greedily. A request that samples from one token is greedy too, but it does not move.
     `heard`: takes the parts as they come."""
-    got = ""
+    heard = [] if heard is None else heard
     how: dict[str, Any] = {"ignore_eos": True} if moves else {"ignore_eos": True, "top_k": 1}
     stream = await client.completions.create(
         model=model, prompt=ids, max_tokens=n, temperature=0 if moves else 1, stream=True, extra_body=how
     )
     async for chunk in stream:
-        got += chunk.choices[0].text
-        if heard is not None:
-            heard.append(chunk.choices[0].text)
+        heard.append(chunk.choices[0].text)
         last = chunk.choices[0].finish_reason
     assert last == "length"
-    return got
+    return "".join(heard)

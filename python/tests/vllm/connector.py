@@ -143,14 +143,14 @@ class Worker:
                 continue
             del self.pulling[request_id]
             done.add(request_id)
+            lost = set(invalid)
             if self.rng.random() < self.failing:
-                lost = self.rng.choice([block for ids in job[1] for block in ids])
+                block = self.rng.choice([block for ids in job[1] for block in ids])
+                lost.add(block)
                 # With several groups vLLM is told of the request, not of blocks.
-                (invalid.add(lost) if len(job[1]) == 1 else failed.add(request_id))
+                (invalid.add(block) if len(job[1]) == 1 else failed.add(request_id))
                 self.failed += 1
-                self._copy(job[1], job[2], invalid | {lost})
-            else:
-                self._copy(job[1], job[2], invalid)
+            self._copy(job[1], job[2], lost)
             self._let_go(job[2])
         sent, self.sent = self.sent, set()
         self.launched.append(

@@ -15,6 +15,9 @@ from vllm.v1.engine import FinishReason
 #: A window beside full attention, four groups, a window alone, and chunks.
 models = {"window": (0, 40), "four": (0, 40, 0, 24), "alone": (40,), "chunks": (0, -64), "odd": (0, 33)}
 
+#: So many blocks that some requests are preempted; "all": of full attention alone.
+tight = {"window": 80, "four": 130, "alone": 50, "chunks": 80, "odd": 80, "all": 60}
+
 
 def pair_of(name: str, seed: int, tessera: Any = None, blocks: int = 150, **more: Any) -> Pair:
     return Pair(seed, {} if tessera is None else tessera, blocks, windows=models[name], **more)
@@ -27,8 +30,7 @@ def pair_of(name: str, seed: int, tessera: Any = None, blocks: int = 150, **more
 @pytest.mark.parametrize("name", models)
 def test_tokens(name: str, policy: str, caching: bool, aborts: bool, in_flight: int) -> None:
     tessera = {"policy": policy, **({"quantum": 16} if policy == "pascal" else {})}
-    blocks = {"four": 130, "alone": 50}.get(name, 80)
-    pair = pair_of(name, len(name), tessera, blocks, caching=caching, in_flight=in_flight)
+    pair = pair_of(name, len(name), tessera, tight[name], caching=caching, in_flight=in_flight)
     assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
     pair.serve(stub.Load(seed=len(name), count=150), aborts, forgets=0.1)
     # Else it proves less than it says.
@@ -130,9 +132,8 @@ def test_a_peer_without_the_blocks_that_are_needed(name: str, there: list[list[i
 @pytest.mark.parametrize("name", ["window", "four", "alone", "chunks"])
 def test_offloading(name: str, caching: bool, in_flight: int) -> None:
     """vLLM's own OffloadingConnector, both sides of it."""
-    blocks = {"four": 130, "alone": 50}.get(name, 80)
     more: dict[str, Any] = {"caching": caching, "aborts": caching, "in_flight": in_flight, "windows": models[name]}
-    run = Served({}, "OffloadingConnector", {"cpu_bytes_to_use": 1 << 22}, len(name), blocks, **more)
+    run = Served({}, "OffloadingConnector", {"cpu_bytes_to_use": 1 << 22}, len(name), tight[name], **more)
     assert run.worker.host.stored > 100 and run.worker.host.loaded > 100 and run.external > 1000
     assert run.preempted > 0 or name == "alone"  # a window alone lacks few blocks
     scheduler = run.s.connector.connector_scheduler
@@ -158,8 +159,7 @@ def test_pipelines(name: str, failing: float, second: bool, stages: int) -> None
     """As many steps in flight as stages; one more with async scheduling, which vLLM has for its second runner alone."""
     place = [*models, "all"].index(name) + stages
     more: dict[str, Any] = {"second": second, "stages": stages, "in_flight": 1 + (second and place % 2)}
-    blocks = {"four": 130, "all": 60, "alone": 50}.get(name, 80)
-    pair = Pair(place, {}, blocks, failing=failing, windows=models.get(name, (0,)), **more)
+    pair = Pair(place, {}, tight[name], failing=failing, windows=models.get(name, (0,)), **more)
     assert all(type(s) is stub.Scheduler for s, _ in pair.engines.values())
     pair.serve(stub.Load(seed=place, count=80), aborts=place % 2 == 0, forgets=0.1)
     assert pair.workers["D"].pulled > 50 and pair.overlapped > 100

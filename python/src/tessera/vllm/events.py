@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 from tessera.vllm import _api as api
-from tessera.vllm.support import layout_of
 
 _make_stored = api.make(api.BlockStored)
 _make_removed = api.make(api.BlockRemoved)
@@ -20,7 +19,7 @@ class Events:
         rank = getattr(vllm_config.parallel_config, "data_parallel_index", 0)
         self.publisher = api.EventPublisherFactory.create(vllm_config.kv_events_config, rank)
         self.core = core
-        self.sizes = layout_of(kv_cache_config)["block_sizes"]
+        self.sizes = [group.kv_cache_spec.block_size for group in kv_cache_config.kv_cache_groups]
         self.ahead = api.hash_ahead(vllm_config)
         self.kinds = [api.kind_of(group.kv_cache_spec) for group in kv_cache_config.kv_cache_groups]
         self.found_again: list[Any] = []  #: of requests that want to have that told, too
