@@ -50,6 +50,12 @@ struct engine {
     REQUIRE(scheduler.submit(r, now) == status::accepted);
     return r;
   }
+  /// The KV of its first `n` tokens is on its way.
+  request& submit_loading(std::int64_t prompt, tokens n, time_point deadline = never) {
+    request& r = submit(prompt);
+    REQUIRE(scheduler.loading(r, n, deadline) == status::ok);
+    return r;
+  }
   scheduler_type::plan_type plan() { return scheduler.plan(now, {}); }
   void commit(const scheduler_type::plan_type& p) {
     const std::vector<outcome> outcomes(p.size());
@@ -66,8 +72,7 @@ struct engine {
 
 TEST_CASE("groups: KV on its way is listed group by group, a window's as far as it is needed", "[pipeline]") {
   engine e;
-  request& r = e.submit(50);
-  REQUIRE(e.scheduler.loading(r, 49_tok, never) == status::ok);
+  request& r = e.submit_loading(50, 49_tok);
   const auto p = e.plan();
   REQUIRE(p.empty());
   REQUIRE(p.load.size() == 2);
@@ -89,8 +94,7 @@ TEST_CASE("groups: KV on its way is listed group by group, a window's as far as 
 TEST_CASE("groups: with less than was announced it goes on if every window still can", "[pipeline]") {
   SECTION("a window has passed what is needed: it waits, and computes all of it") {
     engine e;
-    request& r = e.submit(50);
-    REQUIRE(e.scheduler.loading(r, 49_tok, never) == status::ok);
+    request& r = e.submit_loading(50, 49_tok);
     e.step();
     REQUIRE(e.scheduler.arrived(r, 48_tok) == status::ok);
     CHECK(r.state().life == lifecycle::waiting);
@@ -102,8 +106,7 @@ TEST_CASE("groups: with less than was announced it goes on if every window still
   }
   SECTION("all of it is in the window") {
     engine e;
-    request& r = e.submit(9);
-    REQUIRE(e.scheduler.loading(r, 8_tok, never) == status::ok);
+    request& r = e.submit_loading(9, 8_tok);
     e.step();
     REQUIRE(e.scheduler.arrived(r, 5_tok) == status::ok);
     const auto p = e.plan();
@@ -113,8 +116,7 @@ TEST_CASE("groups: with less than was announced it goes on if every window still
   }
   SECTION("a state is that of one place") {
     engine e{1, group::recurrent(4_tok)};
-    request& r = e.submit(9);
-    REQUIRE(e.scheduler.loading(r, 8_tok, never) == status::ok);
+    request& r = e.submit_loading(9, 8_tok);
     const auto p = e.plan();
     REQUIRE(p.load.size() == 2);
     CHECK((p.load[1].first == 1 && p.load[1].device.size() == 1));
@@ -124,8 +126,7 @@ TEST_CASE("groups: with less than was announced it goes on if every window still
   }
   SECTION("the deadline has passed") {
     engine e;
-    request& r = e.submit(50);
-    REQUIRE(e.scheduler.loading(r, 49_tok, time_point{1_s}) == status::ok);
+    e.submit_loading(50, 49_tok, time_point{1_s});
     e.step();
     e.now = time_point{2_s};
     const auto p = e.plan();

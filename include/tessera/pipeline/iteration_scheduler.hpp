@@ -339,8 +339,7 @@ class iteration_scheduler {
   [[nodiscard]] status preempt(Request& r) noexcept {
     if (r.state().life != lifecycle::resident || !roster_.contains(r)) return status::unknown_request;
     if (plans_.has_open()) return status::busy;
-    step* const last = plans_.last_with(r);
-    roster_.preempt(r, last != nullptr ? &last->moves : nullptr);
+    settling().preempt(r);
     return status::ok;
   }
 

@@ -80,9 +80,13 @@ struct settlement {
       request_access::state(r).ends_as = lifecycle::idle;
       end_now(r, as);
     } else if (!is_all && !roster.kv.can_go_back(r, r.state().computed)) {
-      step<R>* const last = plans.last_with(r);
-      roster.preempt(r, last != nullptr ? &last->moves : nullptr);
+      preempt(r);
     }
+  }
+  /// A resident loses its KV, and waits at its place.
+  void preempt(R& r) const noexcept {
+    step<R>* const last = plans.last_with(r);
+    roster.preempt(r, last != nullptr ? &last->moves : nullptr);
   }
 
   /// Requests with passed deadlines continue without what they waited for. They are listed in `s`, the present plan.
@@ -213,8 +217,7 @@ struct settlement {
       } else if (r.state().row == e.row || (swapped_in_flight(r) && !r.state().loads)) {
         if (r.state().parked) roster.ready(r);
         if (r.state().life == lifecycle::suspended) roster.resume(r);
-        step<R>* const last = plans.last_with(r);
-        roster.preempt(r, last != nullptr ? &last->moves : nullptr);
+        preempt(r);
       }  // else it has lost those blocks since, and perhaps has others by now
     }
   }

@@ -166,11 +166,11 @@ core::~core() { close(); }
 /// For each group the ids of an entry's blocks: of all, or of those that are new; then None if there are none.
 nb::object core::ids_of(const ts::scheduled<request>& e, bool all) const {
   if (!all && e.new_blocks == 0) return nb::none();
-  return all_ids(e.row, e.new_blocks, all);
+  return ids_of(e.row, e.new_blocks, all);
 }
 
 /// The same for a row, of which `fresh` blocks are new.
-nb::object core::all_ids(std::uint32_t of, std::size_t fresh, bool all) const {
+nb::object core::ids_of(std::uint32_t of, std::size_t fresh, bool all) const {
   nb::object tuple = stolen(PyTuple_New(static_cast<Py_ssize_t>(tables_.size())));
   std::size_t g = 0;
   for (std::size_t t = 0; t != tables_.size(); ++t) {

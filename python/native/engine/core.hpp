@@ -206,7 +206,7 @@ class core {
   void settle_oldest(double now);
   void settle_empty(double now);
   [[nodiscard]] nb::object ids_of(const ts::scheduled<request>& e, bool all) const;
-  [[nodiscard]] nb::object all_ids(std::uint32_t row, std::size_t fresh, bool all) const;
+  [[nodiscard]] nb::object ids_of(std::uint32_t row, std::size_t fresh, bool all) const;
   [[nodiscard]] nb::object tokens_of(const ts::scheduled<request>& e);
   void note_zeroed(const ts::scheduled<request>& e, bool comes);
   void forget_drafts(request& r) noexcept;

@@ -71,7 +71,7 @@ nb::list core::residents() const {
 
 nb::object core::blocks_of(std::uint32_t slot) const {
   const request& r = at(slot);
-  if (r.state().row != ts::no_index) return all_ids(r.state().row, 0, true);
+  if (r.state().row != ts::no_index) return ids_of(r.state().row, 0, true);
   nb::list none;
   for (std::size_t t = 0; t != tables_.size(); ++t) none.append(nb::list());
   return nb::tuple(none);

@@ -192,7 +192,7 @@ void core::note_loads() {
     r.loading = true;
     ++loading_;
     set(r.object, names().status, words_.status_loading);
-    all.append(nb::make_tuple(nb::borrow(r.object), all_ids(r.state().row, 0, true), found(r).count()));
+    all.append(nb::make_tuple(nb::borrow(r.object), ids_of(r.state().row, 0, true), found(r).count()));
   }
   loads_ = std::move(all);
 }

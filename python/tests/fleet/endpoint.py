@@ -172,10 +172,6 @@ class Endpoint:
         except (OSError, urllib.error.URLError, ValueError) as error:
             return error
 
-    def full(self, replicas: int) -> Callable[[], Any]:
-        """Whether `replicas` replicas are in the book."""
-        return lambda: len(self.book()["replicas"]) == replicas
-
     async def settled(self) -> dict[str, Any]:
         """The book when it is back at zero."""
 
